@@ -1,0 +1,21 @@
+//! One session: from a request to a recorded decision to a running child.
+//!
+//! The order is fixed: assemble the [`Situation`](crate::plan::Situation), decide, record, and only
+//! then act. [`executor::run`] takes nothing but a [`Recorded`](depute_ledger::Recorded) plan, and
+//! only the ledger's append returns one.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "the broker acts on files and starts programs")]
+
+mod assemble;
+mod executor;
+mod gate;
+mod inputs;
+mod record;
+mod session;
+
+pub use assemble::{Assembled, Place, assemble, load_policy, load_profile};
+pub use executor::{Ending, Outcome};
+pub use gate::Terminal;
+pub use inputs::{Inputs, catalog};
+pub use session::{Ended, Session, SessionError};

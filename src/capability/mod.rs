@@ -1,0 +1,20 @@
+//! Capabilities: what an agent may do, as values that cannot be malformed.
+//!
+//! Pure: no file, clock, environment or network. Start at [`Capability`] for the ids, at
+//! [`CapabilitySet`] and [`Grant`] for what a node holds, and at [`resolve()`] for the arithmetic.
+
+#![forbid(unsafe_code)]
+
+mod cover;
+mod id;
+mod name;
+mod resolve;
+pub mod scope;
+mod set;
+pub mod vocabulary;
+
+pub use cover::{Cover, Subsumption};
+pub use id::{Capability, IdError, Kind, Reach};
+pub use name::{DefinitionName, MAX_NAME, Name, PackageName, ToolName, WorkspaceId};
+pub use resolve::{AskedId, Bound, Resolution, builtin_universal, resolve};
+pub use set::{CapabilitySet, Grant};

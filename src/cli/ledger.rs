@@ -1,0 +1,166 @@
+//! `depute ledger`: read a ledger, without writing to it.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use depute_ledger::record::{Body, Record};
+use depute_ledger::{Line, ReadError, Reader, VerifyError, VerifyOptions, verify};
+
+use crate::diagnostic::printable;
+use crate::exit::Exit;
+use crate::host::Project;
+
+use super::output::{Output, Tone, words};
+use super::{Failure, Global};
+
+/// What to do with it.
+#[derive(Debug, Subcommand)]
+pub(super) enum LedgerCommand {
+    /// Check every line, link and stored input
+    Verify {
+        /// The ledger; without it, the one of `--ledger`, then this project's
+        dir: Option<PathBuf>,
+    },
+    /// Print the records
+    Show {
+        /// The ledger; without it, the one of `--ledger`, then this project's
+        dir: Option<PathBuf>,
+    },
+}
+
+pub(super) fn main(command: &LedgerCommand, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
+    let (LedgerCommand::Verify { dir } | LedgerCommand::Show { dir }) = command;
+    let dir = match dir.as_ref().or(global.ledger.as_ref()) {
+        Some(dir) => dir.clone(),
+        None => Project::here()?.state.join("ledger"),
+    };
+    match command {
+        LedgerCommand::Verify { .. } => verify_one(&dir, out),
+        LedgerCommand::Show { .. } => show(&dir, out),
+    }
+}
+
+fn unreadable(error: &VerifyError) -> Failure {
+    let mut message = error.to_string();
+    if let Some(source) = std::error::Error::source(error) {
+        message = format!("{message}: {source}");
+    }
+    Failure::new(Exit::Internal, message)
+}
+
+/// Verifies and prints what was found.
+pub(super) fn verify_one(dir: &std::path::Path, out: &mut Output) -> Result<Exit, Failure> {
+    let report = verify(dir, &VerifyOptions::new()).map_err(|error| unreadable(&error))?;
+    let exit = if report.is_intact() { Exit::Done } else { Exit::Ledger };
+    if out.json {
+        out.json(&report)?;
+        return Ok(exit);
+    }
+    let verdict =
+        if report.is_intact() { out.paint(Tone::Good, "intact") } else { out.paint(Tone::Bad, "DAMAGED") };
+    let log = report.log.map_or_else(|| "unknown".to_owned(), |log| log.to_string());
+    out.line(&format!("{verdict}  ledger {log}"))?;
+    out.field("lines", &format!("{} ({} bytes), each linked to the one before", report.lines, report.bytes))?;
+    if let Some(leaf) = report.leaf {
+        out.field("newest leaf", &leaf.to_string())?;
+    }
+    let s = &report.semantics;
+    out.field("decisions", &format!("{} granted, {} held, {} refused", s.granted, s.held, s.refused))?;
+    out.field(
+        "spawns",
+        &format!(
+            "{}; without a decision {}; outcome unknown {}",
+            s.spawns,
+            s.spawns_undecided,
+            s.outcome_unknown.len()
+        ),
+    )?;
+    out.field(
+        "inputs",
+        &format!(
+            "{} stored and good; missing {}; damaged {}",
+            s.objects, s.objects_missing, s.objects_damaged
+        ),
+    )?;
+    for torn in &report.torn {
+        out.field("declared", &format!("a torn line {}", torn.seq))?;
+    }
+    for finding in &report.findings {
+        let at = match (finding.seq, finding.offset) {
+            (Some(seq), Some(offset)) => format!("line {seq} at byte {offset}: "),
+            (Some(seq), None) => format!("line {seq}: "),
+            _ => String::new(),
+        };
+        out.field("finding", &format!("{at}{}", finding.message))?;
+    }
+    if report.omitted > 0 {
+        out.field("", &format!("and {} more", report.omitted))?;
+    }
+    out.field("not proven", "that the records are true, that nothing ran beside them, or that no newest lines were cut off by someone who can write here")?;
+    Ok(exit)
+}
+
+fn show(dir: &std::path::Path, out: &mut Output) -> Result<Exit, Failure> {
+    let reader = Reader::open(dir).map_err(|error| unreadable(&error))?;
+    for line in reader {
+        let line = match line {
+            Ok(line) => line,
+            Err(ReadError::Damaged(finding)) => {
+                return Err(Failure::new(
+                    Exit::Ledger,
+                    format!("{}\n  the lines before it are shown", finding.message),
+                ));
+            }
+            Err(error) => return Err(Failure::new(Exit::Internal, error.to_string())),
+        };
+        if out.json {
+            out.bytes(&line.bytes)?;
+            out.bytes(b"\n")?;
+        } else {
+            let text = describe(&line);
+            out.line(&printable(&text))?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+fn describe(line: &Line) -> String {
+    let record: &Record = &line.record;
+    let what = match &record.body {
+        Body::Genesis(body) => format!("log {}", body.log),
+        Body::Session(body) => format!("{} by uid {} on {}", body.tool, body.uid, body.host),
+        Body::Decision(body) => {
+            let verdict = format!("{:?}", body.verdict).to_lowercase();
+            let agent = body.definition.as_deref().unwrap_or("<inline>");
+            match &body.code {
+                Some(code) => {
+                    let ids: Vec<String> = body.denied.iter().chain(&body.gated).cloned().collect();
+                    format!(
+                        "{verdict} {agent} {code} {}",
+                        if ids.is_empty() { String::new() } else { words(&ids) }
+                    )
+                }
+                None => format!("{verdict} {agent} use {}", words(&body.effective)),
+            }
+        }
+        Body::Approval(body) => {
+            format!(
+                "{} for {}: {:?} by {}",
+                body.capability,
+                body.subject,
+                body.outcome,
+                body.approver.as_deref().unwrap_or("nobody")
+            )
+        }
+        Body::Spawn(body) => format!("{} by decision {}", body.program, body.decision),
+        Body::Spawned(body) => format!("pid {}", body.pid),
+        Body::Exit(body) => {
+            let number = body.code.or(body.signal).map(|n| format!(" {n}")).unwrap_or_default();
+            format!("{}{number} after {} ms", format!("{:?}", body.outcome).to_lowercase(), body.duration_ms)
+        }
+        Body::Recovery(body) => format!("line {} of {} bytes: {:?}", body.line, body.len, body.reason),
+        Body::Close(body) => body.reason.clone(),
+    };
+    format!("{:>5}  {}  {:<9} {}", record.seq, record.ts, record.body.kind().to_string(), what.trim_end())
+}

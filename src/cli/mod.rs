@@ -1,0 +1,158 @@
+//! The command line: arguments in, requests and results out. One file a command.
+//!
+//! Data goes to standard output, talk to standard error.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "the command line reads the files that it is given")]
+
+mod check;
+mod demo;
+
+mod ledger;
+mod output;
+mod plan;
+mod request;
+mod resolve;
+mod run;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::capability::Capability;
+use crate::diagnostic::Diagnostic;
+use crate::exit::Exit;
+
+use output::Output;
+
+/// Lets an AI agent hand work to a sub-agent without handing over its keys.
+#[derive(Debug, Parser)]
+#[command(name = "depute", version, max_term_width = 100, disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options that every command takes.
+#[derive(Debug, Args)]
+struct Global {
+    /// The policy; without it, the operator's for this directory, then the user's, then the built-in
+    #[arg(long, global = true, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// The ledger; without it, one for this project in the user's state directory
+    #[arg(long, global = true, value_name = "DIR")]
+    ledger: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: Color,
+    /// Say less
+    #[arg(short, long, global = true)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the whole path once: a ceiling, a granted child, a refused one, a verified ledger
+    Demo(demo::DemoArgs),
+    /// Read definitions and policies as the planner would, and say what is wrong with them
+    Check(check::CheckArgs),
+    /// Decide and print, without starting or recording anything
+    Plan(request::RequestArgs),
+    /// Decide, record, start the child, and see it to its end
+    Run(request::RequestArgs),
+    /// Resolve sets of capabilities: JSON lines in, JSON lines out
+    Resolve,
+    /// Read a ledger
+    #[command(subcommand)]
+    Ledger(ledger::LedgerCommand),
+    /// Be the scripted agent: tries the steps on standard input
+    #[command(hide = true)]
+    ScriptedAgent {
+        /// A capability that its tools may use
+        #[arg(long)]
+        allow: Vec<Capability>,
+    },
+}
+
+/// What ends a command early: the message is printed, and the exit code tells programs.
+#[derive(Debug)]
+struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(Exit::Internal, error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::new(Exit::Internal, error.to_string())
+    }
+}
+
+impl From<Box<Diagnostic>> for Failure {
+    fn from(diagnostic: Box<Diagnostic>) -> Self {
+        Self::new(
+            Exit::Invalid,
+            diagnostic.render("invalid", false).trim_start_matches("error[invalid]: ").to_owned(),
+        )
+    }
+}
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> Exit {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
+            let _ = error.print();
+            return exit;
+        }
+    };
+    let mut out = Output::new(cli.global.json, cli.global.quiet, cli.global.color);
+    let result = match cli.command {
+        Command::Demo(args) => demo::main(&args, &mut out),
+        Command::Check(args) => check::main(&args, &cli.global, &mut out),
+        Command::Plan(args) => plan::main(&args, &cli.global, &mut out),
+        Command::Run(args) => run::main(&args, &cli.global, &mut out),
+        Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
+        Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),
+        Command::ScriptedAgent { allow } => {
+            crate::scripted::run(&allow, std::io::stdin().lock(), std::io::stdout().lock())
+                .map_err(Failure::from)
+        }
+    };
+    match result {
+        Ok(exit) => exit,
+        Err(failure) if out.is_broken_pipe() => {
+            drop(failure);
+            Exit::Done
+        }
+        Err(failure) => {
+            out.error(&failure.message);
+            failure.exit
+        }
+    }
+}

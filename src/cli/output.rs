@@ -1,0 +1,126 @@
+//! Printing: calm, aligned, coloured on a terminal only.
+
+use std::io::{self, IsTerminal, Write};
+
+use anstyle::{AnsiColor, Style};
+
+use crate::diagnostic::printable;
+
+use super::Color;
+
+/// Where a command prints.
+pub(super) struct Output {
+    pub(super) json: bool,
+    quiet: bool,
+    colour: bool,
+    broken_pipe: bool,
+    stdout: io::BufWriter<io::Stdout>,
+}
+
+/// What a word is about, for its colour.
+#[derive(Clone, Copy)]
+pub(super) enum Tone {
+    Good,
+    Bad,
+    Wait,
+    Dim,
+    Strong,
+}
+
+impl Output {
+    pub(super) fn new(json: bool, quiet: bool, color: Color) -> Self {
+        let no_color = crate::host::env_var("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colour = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => io::stdout().is_terminal() && !no_color,
+        };
+        Self { json, quiet, colour, broken_pipe: false, stdout: io::BufWriter::new(io::stdout()) }
+    }
+
+    /// One line of data.
+    pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
+        self.bytes(text.as_bytes())?;
+        self.bytes(b"\n")
+    }
+
+    /// Data as it is.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let written = self.stdout.write_all(bytes);
+        self.note(written)
+    }
+
+    /// One JSON value on a line.
+    pub(super) fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        let text = serde_json::to_string(value)?;
+        self.line(&text)
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.stdout.flush();
+        self.note(flushed)
+    }
+
+    fn note(&mut self, result: io::Result<()>) -> io::Result<()> {
+        if let Err(error) = &result {
+            self.broken_pipe |= error.kind() == io::ErrorKind::BrokenPipe;
+        }
+        result
+    }
+
+    /// Whether the reader went away, which is no failure.
+    pub(super) fn is_broken_pipe(&self) -> bool {
+        self.broken_pipe
+    }
+
+    /// Talk, unless asked to be quiet.
+    pub(super) fn say(&mut self, text: &str) {
+        if !self.quiet {
+            let _ = self.flush();
+            eprintln!("{text}");
+        }
+    }
+
+    /// What went wrong.
+    pub(super) fn error(&mut self, text: &str) {
+        let _ = self.flush();
+        eprintln!("{} {text}", self.paint(Tone::Bad, "error:"));
+    }
+
+    /// Whether to colour.
+    pub(super) fn colour(&self) -> bool {
+        self.colour
+    }
+
+    /// A word in its colour, where colours are wanted.
+    pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
+        if !self.colour {
+            return text.to_owned();
+        }
+        let style = match tone {
+            Tone::Good => Style::new().fg_color(Some(AnsiColor::Green.into())).bold(),
+            Tone::Bad => Style::new().fg_color(Some(AnsiColor::Red.into())).bold(),
+            Tone::Wait => Style::new().fg_color(Some(AnsiColor::Yellow.into())).bold(),
+            Tone::Dim => Style::new().dimmed(),
+            Tone::Strong => Style::new().bold(),
+        };
+        format!("{style}{text}{style:#}")
+    }
+
+    /// A field: a dim label and its value, aligned.
+    pub(super) fn field(&mut self, label: &str, value: &str) -> io::Result<()> {
+        let label = self.paint(Tone::Dim, &format!("{label:<12}"));
+        self.line(&format!("  {label} {}", printable(value)))
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let _ = self.stdout.flush();
+    }
+}
+
+/// A list in words, `none` where it is empty.
+pub(super) fn words(items: &[String]) -> String {
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+}

@@ -1,0 +1,158 @@
+//! `depute plan`: decide and print. Starts nothing, records nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::broker::assemble;
+use crate::diagnostic::printable;
+use crate::exit::Exit;
+use crate::plan::{Decision, decide};
+
+use super::output::{Output, Tone, words};
+use super::request::{Ready, RequestArgs};
+use super::{Failure, Global};
+
+pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
+    let ready = args.ready(global)?;
+    // The directories of a node that will not be made.
+    let private = ready.place.project.state.join("sessions").join("plan").join("1");
+    let assembled = assemble(
+        &ready.policy,
+        &ready.request,
+        ready.profile.clone(),
+        &ready.place,
+        &private,
+        None,
+        Vec::new(),
+    )?;
+    let decision = decide(&ready.policy, &ready.request, &assembled.situation);
+    if out.json {
+        let value = document(&decision, &ready, &assembled.shadowed);
+        out.json(&value)?;
+    } else {
+        human(&decision, &ready, &assembled.shadowed, out)?;
+    }
+    Ok(exit(&decision))
+}
+
+/// The exit code of a decision.
+pub(super) fn exit(decision: &Decision) -> Exit {
+    decision.refusal().map_or(Exit::Done, |refusal| refusal.code.disposition().exit())
+}
+
+/// The decision as the documented JSON object.
+pub(super) fn document(
+    decision: &Decision,
+    ready: &Ready,
+    shadowed: &[PathBuf],
+) -> BTreeMap<&'static str, serde_json::Value> {
+    use serde_json::json;
+    let considered = decision.considered();
+    let launch = considered.launch.as_ref();
+    let shadowed: Vec<String> = shadowed.iter().map(|path| path.display().to_string()).collect();
+    BTreeMap::from([
+        ("v", json!(1)),
+        ("verdict", json!(decision.verdict())),
+        ("refusal", json!(decision.refusal())),
+        ("agent", json!(agent(ready))),
+        ("runtime", json!(considered.runtime)),
+        ("model", json!(considered.model)),
+        ("tier", json!("0")),
+        ("requested", json!(considered.asked)),
+        ("ceiling", json!(considered.ceiling)),
+        ("effective", json!(considered.effective)),
+        ("delegate", json!(considered.delegate)),
+        ("denied", json!(considered.denied)),
+        ("clipped", json!(considered.clipped)),
+        ("gated", json!(considered.gated)),
+        ("subsumed", json!(considered.subsumed)),
+        ("enforcement", json!(considered.enforcement)),
+        ("argv", json!(launch.map(|launch| &launch.argv))),
+        ("env", json!(launch.map(|launch| launch.env.keys().collect::<Vec<_>>()))),
+        ("digests", json!(considered.digests)),
+        ("budget", json!(considered.budget)),
+        ("policy", json!(ready.policy_from)),
+        ("shadowed", json!(shadowed)),
+    ])
+}
+
+fn agent(ready: &Ready) -> String {
+    match &ready.request.subject {
+        crate::plan::Subject::Definition(reference) => reference.to_string(),
+        crate::plan::Subject::Inline => "<inline>".to_owned(),
+    }
+}
+
+/// The decision for a person.
+pub(super) fn human(
+    decision: &Decision,
+    ready: &Ready,
+    shadowed: &[PathBuf],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let considered = decision.considered();
+    let tone = match decision {
+        Decision::Granted(_) => Tone::Good,
+        Decision::Held(_) => Tone::Wait,
+        Decision::Refused(_) => Tone::Bad,
+    };
+    let verdict = out.paint(tone, decision.verdict());
+    let model = considered.model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
+    out.line(&format!(
+        "{verdict}  {} under {}{}",
+        printable(&agent(ready)),
+        considered.runtime,
+        printable(&model)
+    ))?;
+    if let Some(refusal) = decision.refusal() {
+        let code = out.paint(Tone::Strong, refusal.code.as_str());
+        out.line(&format!("  {code} {}", printable(&refusal.message)))?;
+        out.line(&format!("  fix: {}", printable(&refusal.fix)))?;
+    }
+    if let Some(ceiling) = &considered.ceiling {
+        out.field("ceiling", &words(&ceiling.texts()))?;
+    }
+    if !considered.effective.is_empty() || decision.refusal().is_none() {
+        out.field("use", &words(&considered.effective.texts()))?;
+        out.field("hand down", &words(&considered.delegate.texts()))?;
+    }
+    for (label, ids) in [
+        ("denied", considered.denied.clone()),
+        ("clipped", considered.clipped.texts()),
+        ("gated", considered.gated.texts()),
+        ("subsumed", considered.subsumed.texts()),
+    ] {
+        if !ids.is_empty() {
+            out.field(label, &words(&ids))?;
+        }
+    }
+    for (at, row) in considered.enforcement.iter().enumerate() {
+        let label = if at == 0 { "held by" } else { "" };
+        out.field(label, &format!("{:<9} {:<22} {}", row.by.as_str(), row.capability, row.how))?;
+    }
+    if let (Decision::Granted(_) | Decision::Held(_), Some(launch)) = (decision, &considered.launch) {
+        out.field("argv", &serde_json::to_string(&launch.argv)?)?;
+        out.field("env", &launch.env.keys().cloned().collect::<Vec<_>>().join(" "))?;
+    }
+    if let Some(budget) = considered.budget {
+        out.field(
+            "budget",
+            &format!(
+                "{} ms, {} agents after it, {} levels below it",
+                budget.deadline_ms, budget.agents, budget.depth
+            ),
+        )?;
+    }
+    let digests = considered.digests;
+    for (label, digest) in
+        [("policy", digests.policy), ("tree", digests.tree), ("body", digests.body), ("plan", digests.plan)]
+    {
+        if let Some(digest) = digest {
+            out.field(label, &digest.to_string())?;
+        }
+    }
+    for path in shadowed {
+        out.say(&format!("note: it goes before {}", printable(&path.display().to_string())));
+    }
+    Ok(())
+}

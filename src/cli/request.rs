@@ -1,0 +1,163 @@
+//! The arguments of a request, shared by `plan` and `run`.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::broker::{Place, load_policy, load_profile};
+use crate::capability::AskedId;
+use crate::discover::Catalog;
+use crate::exit::Exit;
+use crate::host::Project;
+use crate::plan::{
+    AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_TASK, Request, Subject, TaskFacts, Which,
+};
+use crate::policy::{Policy, parse_duration};
+use crate::runtime::Profile;
+
+use super::{Failure, Global};
+
+/// Who is asked to work, on what, with what.
+#[derive(Debug, Args)]
+pub(super) struct RequestArgs {
+    /// The definition: its name, `name@workspace`, or its path
+    #[arg(value_name = "AGENT", required_unless_present = "inline")]
+    agent: Option<String>,
+    /// The task
+    #[arg(long, value_name = "TEXT", conflicts_with = "task_file", allow_hyphen_values = true)]
+    task: Option<String>,
+    /// A file with the task; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    task_file: Option<PathBuf>,
+    /// Ask for these instead of the whole ceiling; commas between them
+    #[arg(long = "use", value_name = "IDS")]
+    uses: Option<Vec<String>>,
+    /// What the child may hand down; commas between them
+    #[arg(long, value_name = "IDS")]
+    delegate: Option<Vec<String>>,
+    /// The runtime to start: command, scripted or pi
+    #[arg(long, value_name = "NAME")]
+    runtime: Option<String>,
+    /// The model, as the runtime names it
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
+    /// The registered workspace to work in
+    #[arg(long, value_name = "ID")]
+    workspace: Option<String>,
+    /// The longest it may run: `30s`, `10m`, `1h`
+    #[arg(long, value_name = "TIME")]
+    deadline: Option<String>,
+    /// Trust the definitions of this workspace for this run
+    #[arg(long)]
+    trust_workspace: bool,
+    /// Ask for tools without a definition, where the policy allows that
+    #[arg(long, conflicts_with = "agent", requires = "uses")]
+    inline: bool,
+}
+
+/// A request with all that is needed to decide it.
+pub(super) struct Ready {
+    pub(super) request: Request,
+    pub(super) task: Vec<u8>,
+    pub(super) policy: Policy,
+    pub(super) policy_from: String,
+    pub(super) profile: Profile,
+    pub(super) place: Place,
+}
+
+impl RequestArgs {
+    /// Reads the files that the arguments name.
+    pub(super) fn ready(&self, global: &Global) -> Result<Ready, Failure> {
+        let project = Project::here()?;
+        let (policy, policy_from) = load_policy(global.policy.as_deref(), &project)?;
+        let runtime = self.runtime.as_ref().or(policy.default_runtime.as_ref()).ok_or_else(|| {
+            Failure::new(Exit::Invalid, "REQUEST_MALFORMED no runtime is named, and the policy has no default\n  fix: add `--runtime scripted`, `--runtime command` or `--runtime pi`")
+        })?;
+        let profile = load_profile(runtime, &project)?;
+        let task = self.task()?;
+        let place = Place { project, trust_workspace: self.trust_workspace };
+        let request = Request {
+            subject: self.subject(&policy, &place)?,
+            uses: match &self.uses {
+                None => AskedUse::WholeCeiling,
+                Some(ids) => AskedUse::Exactly(asked(ids)),
+            },
+            delegate: match &self.delegate {
+                None => AskedDelegate::Unstated,
+                Some(ids) => AskedDelegate::Exactly(asked(ids)),
+            },
+            workspace: self.workspace.clone(),
+            runtime: self.runtime.clone(),
+            model: self.model.clone(),
+            budget: match &self.deadline {
+                None => None,
+                Some(text) => Some(BudgetRequest {
+                    deadline_ms: Some(parse_duration(text).ok_or_else(|| {
+                        Failure::new(
+                            Exit::Usage,
+                            format!("`{text}` is no time; write `500ms`, `30s`, `10m` or `1h`"),
+                        )
+                    })?),
+                }),
+            },
+            task: TaskFacts::of(&task),
+        };
+        Ok(Ready { request, task, policy, policy_from, profile, place })
+    }
+
+    fn task(&self) -> Result<Vec<u8>, Failure> {
+        let mut task = Vec::new();
+        match (&self.task, &self.task_file) {
+            (Some(text), _) => task.extend_from_slice(text.as_bytes()),
+            (None, Some(path)) if path == Path::new("-") => {
+                std::io::stdin().lock().take(MAX_TASK + 1).read_to_end(&mut task)?;
+            }
+            (None, Some(path)) => {
+                let file = std::fs::File::open(path).map_err(|error| {
+                    Failure::new(
+                        Exit::Invalid,
+                        format!("the task file `{}` cannot be read: {error}", path.display()),
+                    )
+                })?;
+                file.take(MAX_TASK + 1).read_to_end(&mut task)?;
+            }
+            (None, None) => {}
+        }
+        Ok(task)
+    }
+
+    fn subject(&self, policy: &Policy, place: &Place) -> Result<Subject, Failure> {
+        let Some(agent) = &self.agent else { return Ok(Subject::Inline) };
+        let malformed = |why: String| Failure::new(Exit::Invalid, format!("REQUEST_MALFORMED {why}"));
+        if agent.contains('/') {
+            let catalog = Catalog::discover(policy, &place.project);
+            let candidate = catalog.at(Path::new(agent)).ok_or_else(|| {
+                Failure::new(Exit::Refused, format!("UNKNOWN_DEFINITION `{agent}` is no definition in force here\n  fix: put it below `.claude/skills` or `.claude/agents`, or name its root in the policy"))
+            })?;
+            return Ok(Subject::Definition(DefinitionRef {
+                name: candidate.name.clone(),
+                which: Which::At(candidate.path().display().to_string()),
+            }));
+        }
+        DefinitionRef::try_from(agent.clone()).map(Subject::Definition).map_err(malformed)
+    }
+}
+
+/// Ids as they were typed: lists separated by commas outside parentheses.
+fn asked(lists: &[String]) -> Vec<AskedId> {
+    let mut ids = Vec::new();
+    for list in lists {
+        let mut depth = 0_usize;
+        let pieces = list.split(|c: char| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth == 0 && c == ','
+        });
+        ids.extend(pieces.filter(|piece| !piece.is_empty()).map(AskedId::parse));
+    }
+    ids
+}

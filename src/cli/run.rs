@@ -1,0 +1,149 @@
+//! `depute run`: decide, record, start, and see the child to its end.
+
+use std::io::IsTerminal;
+
+use crate::broker::{Ended, Ending, Outcome, Session, SessionError, Terminal};
+use crate::diagnostic::printable;
+use crate::exit::Exit;
+use crate::plan::Code;
+
+use super::output::Output;
+use super::request::RequestArgs;
+use super::{Failure, Global, plan};
+
+pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
+    let ready = args.ready(global)?;
+    let state = &ready.place.project.state;
+    let ledger = global.ledger.clone().unwrap_or_else(|| state.join("ledger"));
+    if ledger.starts_with(&ready.place.project.root) {
+        out.say("warning: the ledger lies inside the workspace, where a child may reach it");
+    }
+    let session = Session::open(&ledger, &state.join("sessions"), ready.policy.clone(), ready.place.clone())
+        .map_err(failure)?;
+    let terminal = Terminal::controlling();
+    let ended = session.run(&ready.request, ready.task.clone(), &ready.profile, terminal).map_err(failure)?;
+    session.close().map_err(failure)?;
+    if out.json {
+        let mut value = plan::document(&ended.decision, &ready, &ended.shadowed);
+        value.insert("node", serde_json::json!(ended.node));
+        value.insert("seq", serde_json::json!(ended.seq));
+        value.insert("outcome", outcome_document(&ended));
+        out.json(&value)?;
+    } else {
+        human(&ended, &ready, out)?;
+    }
+    out.flush()?;
+    Ok(exit(&ended))
+}
+
+/// What a failing ledger means for the one who asked.
+pub(super) fn failure(error: SessionError) -> Failure {
+    match error {
+        SessionError::Open(error) => {
+            let mut message = format!("LEDGER_WRITE_FAILED {error}");
+            if let Some(source) = std::error::Error::source(&error) {
+                message = format!("{message}: {source}");
+            }
+            Failure::new(
+                Exit::Ledger,
+                format!(
+                    "{message}\n  nothing was started\n  fix: name another directory with `--ledger`, or look at it with `depute ledger verify`"
+                ),
+            )
+        }
+        SessionError::Append(error) => Failure::new(
+            Exit::Ledger,
+            format!(
+                "LEDGER_WRITE_FAILED {error}\n  nothing runs that is not on the ledger\n  fix: make room or name another directory with `--ledger`"
+            ),
+        ),
+        SessionError::Io(error) => error.into(),
+        SessionError::Encode(error) => error.into(),
+    }
+}
+
+/// The code of an outcome that is no success.
+fn code(outcome: &Outcome) -> Option<Code> {
+    match outcome.ending {
+        Ending::Exited(0) => None,
+        Ending::Exited(_) | Ending::Signalled(_) => Some(Code::ChildExitNonzero),
+        Ending::TimedOut => Some(Code::ChildTimedOut),
+        Ending::Cancelled => Some(Code::ChildCancelled),
+        Ending::NotLaunched(_) => Some(Code::ExecutorUnavailable),
+    }
+}
+
+fn exit(ended: &Ended) -> Exit {
+    let Some(outcome) = &ended.outcome else { return plan::exit(&ended.decision) };
+    let byte = |code: i32| u8::try_from(code).unwrap_or(u8::MAX);
+    match outcome.ending {
+        Ending::Exited(0) => Exit::Done,
+        Ending::Exited(code) => Exit::Child(byte(code)),
+        Ending::Signalled(signal) => Exit::Child(byte(signal.saturating_add(128))),
+        Ending::TimedOut | Ending::Cancelled | Ending::NotLaunched(_) => Exit::LaunchFailed,
+    }
+}
+
+fn outcome_document(ended: &Ended) -> serde_json::Value {
+    let Some(outcome) = &ended.outcome else { return serde_json::Value::Null };
+    let (ending, number, message) = match &outcome.ending {
+        Ending::Exited(code) => ("exited", Some(*code), None),
+        Ending::Signalled(signal) => ("signalled", Some(*signal), None),
+        Ending::TimedOut => ("timed_out", None, None),
+        Ending::Cancelled => ("cancelled", None, None),
+        Ending::NotLaunched(why) => ("not_launched", None, Some(why)),
+    };
+    serde_json::json!({
+        "ending": ending,
+        "number": number,
+        "code": code(outcome),
+        "message": message,
+        "duration_ms": outcome.duration_ms,
+        "output": {
+            "text": String::from_utf8_lossy(&outcome.output),
+            "bytes": outcome.output_bytes,
+            "truncated": outcome.is_truncated(),
+            "digest": depute_ledger::Digest::of(&outcome.output),
+            "file": outcome.output_file,
+        },
+    })
+}
+
+fn human(ended: &Ended, ready: &super::request::Ready, out: &mut Output) -> Result<(), Failure> {
+    let Some(outcome) = &ended.outcome else {
+        return plan::human(&ended.decision, ready, &ended.shadowed, out);
+    };
+    let use_list = ended.decision.considered().effective.texts().join(", ");
+    for path in &ended.shadowed {
+        out.say(&format!("note: it goes before {}", printable(&path.display().to_string())));
+    }
+    out.say(&format!(
+        "granted  {} (line {} of the ledger)",
+        if use_list.is_empty() { "no tools" } else { &use_list },
+        ended.seq
+    ));
+    // The answer is text that a model wrote: on a terminal it is made safe, to a program it is as is.
+    if std::io::stdout().is_terminal() {
+        for line in String::from_utf8_lossy(&outcome.output).lines() {
+            out.line(&printable(line))?;
+        }
+    } else {
+        out.bytes(&outcome.output)?;
+    }
+    if outcome.is_truncated() {
+        out.say(&format!(
+            "note: the answer has {} bytes; the first {} were kept",
+            outcome.output_bytes,
+            outcome.output.len()
+        ));
+    }
+    let how = match &outcome.ending {
+        Ending::Exited(code) => format!("exited with {code}"),
+        Ending::Signalled(signal) => format!("ended by signal {signal}"),
+        Ending::TimedOut => "CHILD_TIMED_OUT still running at its deadline, and was ended".to_owned(),
+        Ending::Cancelled => "CHILD_CANCELLED ended on request".to_owned(),
+        Ending::NotLaunched(why) => format!("EXECUTOR_UNAVAILABLE {}", printable(why)),
+    };
+    out.say(&format!("child    {how} after {} ms", outcome.duration_ms));
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Where the frontmatter ends and the body begins.
+
+use std::ops::Range;
+
+use crate::diagnostic::Problem;
+
+/// The largest definition file, in bytes.
+pub const MAX_FILE: usize = 1024 * 1024;
+/// The largest frontmatter, in bytes.
+pub const MAX_FRONTMATTER: usize = 64 * 1024;
+
+/// A file cut at its fences.
+#[derive(Debug)]
+pub(super) struct Parts<'b> {
+    pub(super) yaml: &'b str,
+    pub(super) yaml_start: usize,
+    pub(super) body: Range<usize>,
+}
+
+/// Cuts a file at its fences: exactly `---` on a line of its own, first and last.
+pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Problem> {
+    if bytes.len() > MAX_FILE {
+        return Err(Problem::new(
+            "too-large",
+            0..0,
+            format!("is {} bytes; a definition has at most {MAX_FILE}", bytes.len()),
+        ));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let at = error.valid_up_to();
+        Problem::new("not-utf8", at..at + 1, "is not UTF-8 here").fix("save the file as UTF-8")
+    })?;
+    if let Some(at) = text.find('\0') {
+        return Err(Problem::new("control-character", at..at + 1, "holds a NUL byte").fix("remove it"));
+    }
+    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let rest = text.get(start..).unwrap_or_default();
+    let mut lines = Lines { text: rest, at: start };
+    let opening = lines.next().unwrap_or_default();
+    if opening.text != "---" {
+        return Err(no_opening(&opening));
+    }
+    let yaml_start = lines.at;
+    let mut longer: Option<Problem> = None;
+    while let Some(line) = lines.next() {
+        if line.span.start - yaml_start > MAX_FRONTMATTER {
+            return Err(Problem::new(
+                "frontmatter-too-large",
+                yaml_start..yaml_start,
+                format!("has more than {MAX_FRONTMATTER} bytes of frontmatter"),
+            ));
+        }
+        if line.text == "---" {
+            let yaml = text.get(yaml_start..line.span.start).unwrap_or_default();
+            refuse_controls(yaml, yaml_start)?;
+            return Ok(Parts { yaml, yaml_start, body: trimmed(text, lines.at) });
+        }
+        if longer.is_none() && (line.text.trim() == "---" || line.text.starts_with("---")) {
+            longer = Some(
+                Problem::new(
+                    "unclosed-frontmatter",
+                    line.span,
+                    "looks like the closing `---`, but has more on its line",
+                )
+                .fix("write exactly `---` on a line of its own"),
+            );
+        }
+    }
+    Err(longer.unwrap_or_else(|| {
+        Problem::new("unclosed-frontmatter", opening.span, "opens frontmatter that nothing closes")
+            .fix("add a line `---` after the last key")
+    }))
+}
+
+fn no_opening(line: &Line<'_>) -> Problem {
+    if line.text.trim_end() == "---" {
+        return Problem::new("no-frontmatter", line.span.clone(), "has blanks after the opening `---`")
+            .fix("write exactly `---` on the first line");
+    }
+    if line.text.starts_with("---\r") {
+        return Problem::new("no-frontmatter", line.span.start..line.span.start + 3, "has lone CR line ends")
+            .fix("save the file with LF line ends");
+    }
+    Problem::new("no-frontmatter", line.span.clone(), "does not begin with frontmatter")
+        .fix("begin with a line `---`, then `description:` and the tools, then `---`")
+}
+
+fn refuse_controls(yaml: &str, base: usize) -> Result<(), Problem> {
+    let mut chars = yaml.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let allowed = match c {
+            '\n' | '\t' => true,
+            '\r' => chars.peek().is_some_and(|(_, next)| *next == '\n'),
+            '\u{2028}' | '\u{2029}' => false,
+            c => !c.is_control(),
+        };
+        if !allowed {
+            let span = base + at..base + at + c.len_utf8();
+            return Err(Problem::new(
+                "control-character",
+                span,
+                format!("holds the character U+{:04X}", u32::from(c)),
+            )
+            .fix("remove it"));
+        }
+    }
+    Ok(())
+}
+
+fn trimmed(text: &str, from: usize) -> Range<usize> {
+    let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
+    let body = text.get(from..).unwrap_or_default();
+    let start = from + (body.len() - body.trim_start_matches(blank).len());
+    let body = body.trim_matches(blank);
+    start..start + body.len()
+}
+
+#[derive(Default)]
+struct Line<'t> {
+    text: &'t str,
+    span: Range<usize>,
+}
+
+/// Lines by LF, without their LF or CRLF, with their place in the file.
+struct Lines<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl<'t> Iterator for Lines<'t> {
+    type Item = Line<'t>;
+
+    fn next(&mut self) -> Option<Line<'t>> {
+        if self.text.is_empty() {
+            return None;
+        }
+        let (line, rest, taken) = match self.text.split_once('\n') {
+            Some((line, rest)) => (line, rest, line.len() + 1),
+            None => (self.text, "", self.text.len()),
+        };
+        let start = self.at;
+        self.text = rest;
+        self.at += taken;
+        Some(Line { text: line.strip_suffix('\r').unwrap_or(line), span: start..start + line.len() })
+    }
+}

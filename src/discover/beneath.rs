@@ -1,0 +1,203 @@
+//! Reading files beneath a root without following a link out of it.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+
+use crate::definition::{MAX_FILE, MAX_TREE_BYTES, MAX_TREE_ENTRIES, TreeEntry, TreeKind};
+
+/// A directory, held open, beneath which files are read.
+#[derive(Debug)]
+pub struct Root {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+/// Why something beneath a root was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A link leads out of the root.
+    #[error("is a link that leads out of `{}`", .0.display())]
+    LeadsOut(PathBuf),
+    /// It is a directory, a device, a pipe or a socket.
+    #[error("is no regular file")]
+    NotRegular,
+    /// It is larger than a definition may be.
+    #[error("is larger than a definition may be ({MAX_FILE} bytes)")]
+    TooLarge,
+    /// The tree around it is too large to digest.
+    #[error("has too much beside it: at most {MAX_TREE_ENTRIES} files and {MAX_TREE_BYTES} bytes")]
+    TreeTooLarge,
+    /// The system said no.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl Root {
+    /// Opens a root. The path itself may be a link: it is the operator's.
+    ///
+    /// # Errors
+    /// Where it is no directory that can be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let fd = open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+        Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open_beneath(&self, relative: &Path, flags: OFlag) -> Result<OwnedFd, ReadError> {
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        openat2(self.fd.as_fd(), relative, how).map_err(|errno| match errno {
+            Errno::EXDEV | Errno::ELOOP => ReadError::LeadsOut(self.path.clone()),
+            other => ReadError::Io(other.into()),
+        })
+    }
+
+    /// Reads a regular file of at most the size of a definition.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(&self, relative: &Path) -> Result<Vec<u8>, ReadError> {
+        let (file, size) = self.regular(relative)?;
+        if size > MAX_FILE as u64 {
+            return Err(ReadError::TooLarge);
+        }
+        bounded(file, MAX_FILE as u64).and_then(|content| content.ok_or(ReadError::TooLarge))
+    }
+
+    /// Opens a regular file without waiting on a pipe, and says how large it is.
+    fn regular(&self, relative: &Path) -> Result<(File, u64), ReadError> {
+        let file =
+            File::from(self.open_beneath(relative, OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)?);
+        let metadata = file.metadata()?;
+        if metadata.is_file() { Ok((file, metadata.size())) } else { Err(ReadError::NotRegular) }
+    }
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn names(&self, relative: &Path) -> Result<Vec<PathBuf>, ReadError> {
+        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+        let fd = self.open_beneath(relative, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+        let mut dir = Dir::from_fd(fd).map_err(io::Error::from)?;
+        let mut names = Vec::new();
+        for entry in dir.iter() {
+            let entry = entry.map_err(io::Error::from)?;
+            let name = std::ffi::OsStr::from_bytes(entry.file_name().to_bytes());
+            if name != "." && name != ".." {
+                names.push(PathBuf::from(name));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// What is at a path, links not followed.
+    fn kind(&self, relative: &Path) -> Result<nix::sys::stat::SFlag, ReadError> {
+        let fd = self.open_no_follow(relative)?;
+        let stat = nix::sys::stat::fstat(fd.as_fd()).map_err(io::Error::from)?;
+        Ok(nix::sys::stat::SFlag::from_bits_truncate(stat.st_mode) & nix::sys::stat::SFlag::S_IFMT)
+    }
+
+    fn open_no_follow(&self, relative: &Path) -> Result<OwnedFd, ReadError> {
+        self.open_beneath(relative, OFlag::O_PATH | OFlag::O_NOFOLLOW)
+    }
+
+    /// Whether a directory is at a path, through links that stay beneath.
+    #[must_use]
+    pub fn is_directory(&self, relative: &Path) -> bool {
+        self.open_beneath(relative, OFlag::O_PATH | OFlag::O_DIRECTORY).is_ok()
+    }
+
+    /// Reads a definition and everything in its directory, once: the bytes that are digested are the
+    /// bytes handed over. The definition file counts by its content even where it is a link.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read_tree(&self, directory: &Path, file: &Path) -> Result<(Vec<u8>, Vec<TreeEntry>), ReadError> {
+        let content = self.read(&directory.join(file))?;
+        let mut walk = Walk { root: self, entries: Vec::new(), total: content.len() };
+        walk.entries.push(TreeEntry {
+            path: file.as_os_str().as_bytes().to_vec(),
+            kind: TreeKind::File { executable: false, content: content.clone() },
+        });
+        walk.directory(directory, Path::new(""), file)?;
+        Ok((content, walk.entries))
+    }
+}
+
+struct Walk<'r> {
+    root: &'r Root,
+    entries: Vec<TreeEntry>,
+    total: usize,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, base: &Path, below: &Path, definition: &Path) -> Result<(), ReadError> {
+        use nix::sys::stat::SFlag;
+        // Deep nesting is bounded by the number of entries and by the length of a path.
+        for name in self.root.names(&base.join(below))? {
+            if name.as_os_str() == ".git" || name.as_os_str() == ".DS_Store" {
+                continue;
+            }
+            let relative = below.join(&name);
+            if relative == definition {
+                continue;
+            }
+            let full = base.join(&relative);
+            let kind = match self.root.kind(&full)? {
+                SFlag::S_IFDIR => {
+                    self.directory(base, &relative, definition)?;
+                    continue;
+                }
+                SFlag::S_IFLNK => {
+                    let fd = self.root.open_no_follow(&full)?;
+                    let target = nix::fcntl::readlinkat(fd.as_fd(), "").map_err(io::Error::from)?;
+                    TreeKind::Link(target.as_bytes().to_vec())
+                }
+                SFlag::S_IFREG => self.file(&full)?,
+                _ => return Err(ReadError::NotRegular),
+            };
+            if self.entries.len() >= MAX_TREE_ENTRIES {
+                return Err(ReadError::TreeTooLarge);
+            }
+            self.entries.push(TreeEntry { path: relative.as_os_str().as_bytes().to_vec(), kind });
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, full: &Path) -> Result<TreeKind, ReadError> {
+        let (file, size) = self.root.regular(full)?;
+        let left = MAX_TREE_BYTES.saturating_sub(self.total) as u64;
+        if size > left {
+            return Err(ReadError::TreeTooLarge);
+        }
+        let executable = file.metadata()?.mode() & 0o100 != 0;
+        let content = bounded(file, left)?.ok_or(ReadError::TreeTooLarge)?;
+        self.total += content.len();
+        Ok(TreeKind::File { executable, content })
+    }
+}
+
+/// The whole content, or nothing where there is more than `most`: a file may grow after its size was
+/// asked.
+fn bounded(file: File, most: u64) -> Result<Option<Vec<u8>>, ReadError> {
+    let mut content = Vec::new();
+    file.take(most + 1).read_to_end(&mut content)?;
+    Ok((content.len() as u64 <= most).then_some(content))
+}

@@ -1,0 +1,131 @@
+//! The one reader of the clock, the environment, the working directory and the machine's names.
+
+#![forbid(unsafe_code)]
+#![expect(clippy::disallowed_methods, reason = "this is the module that the others ask")]
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use depute_ledger::Who;
+use etcetera::BaseStrategy;
+use uuid::Uuid;
+
+/// Milliseconds since 1970.
+#[must_use]
+pub fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A new id, later than every one before it in this process.
+#[must_use]
+pub fn new_id() -> Uuid {
+    Uuid::now_v7()
+}
+
+/// The value of an environment variable of this process.
+#[must_use]
+pub fn env_var(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// Where this binary is.
+///
+/// # Errors
+/// Where the system does not say.
+pub fn this_binary() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+/// Where temporary files go.
+#[must_use]
+pub fn temporary_directory() -> PathBuf {
+    std::env::temp_dir()
+}
+
+/// The effective user.
+#[must_use]
+pub fn uid() -> u32 {
+    nix::unistd::geteuid().as_raw()
+}
+
+/// Who this process is, for the ledger's `session` record.
+#[must_use]
+pub fn who() -> Who {
+    let login = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.name);
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    let ci = ["GITHUB_RUN_ID", "CI_JOB_ID", "BUILD_TAG", "CI"]
+        .into_iter()
+        .find_map(|name| env_var(name).map(|value| format!("{name}={}", value.to_string_lossy())));
+    Who {
+        tool: concat!("depute ", env!("CARGO_PKG_VERSION")).to_owned(),
+        login,
+        host: host.unwrap_or_else(|| "unknown".to_owned()),
+        tty: nix::unistd::ttyname(io::stdin()).ok().map(|path| path.display().to_string()),
+        ci,
+    }
+}
+
+/// The project that a command works on, and the operator's places for it, all outside of it.
+#[derive(Clone, Debug)]
+pub struct Project {
+    /// The real path of the git root, else of the current directory.
+    pub root: PathBuf,
+    /// The user's home.
+    pub home: PathBuf,
+    /// The operator's policy for this directory.
+    pub policy: PathBuf,
+    /// The operator's policy for every directory.
+    pub user_policy: PathBuf,
+    /// State of this project: ledger and sessions.
+    pub state: PathBuf,
+    /// Which directories are trusted.
+    pub trust: PathBuf,
+}
+
+impl Project {
+    /// The project of the current directory.
+    ///
+    /// # Errors
+    /// Where the current directory or the user's home cannot be told.
+    pub fn here() -> io::Result<Self> {
+        Self::of(&std::env::current_dir()?)
+    }
+
+    /// The project of a directory.
+    ///
+    /// # Errors
+    /// As [`Project::here`].
+    pub fn of(directory: &Path) -> io::Result<Self> {
+        let real = directory.canonicalize()?;
+        let root = real.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(&real).to_owned();
+        let base = etcetera::choose_base_strategy().map_err(io::Error::other)?;
+        let config = base.config_dir().join("depute");
+        let state = base.state_dir().unwrap_or_else(|| base.data_dir()).join("depute");
+        let key = key(&root);
+        Ok(Self {
+            policy: config.join("policies").join(format!("{key}.yaml")),
+            user_policy: config.join("policy.yaml"),
+            state: state.join("projects").join(&key),
+            trust: state.join("trust.json"),
+            home: base.home_dir().to_owned(),
+            root,
+        })
+    }
+}
+
+/// The key of a directory: a slug a person recognises, and 16 hex digits of the path's SHA-256.
+#[must_use]
+pub fn key(root: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt;
+    let name = root.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned());
+    let slug: String = name
+        .chars()
+        .take(32)
+        .map(|c| if c.is_ascii_alphanumeric() || c == '-' { c.to_ascii_lowercase() } else { '-' })
+        .collect();
+    let hex = depute_ledger::Digest::of(root.as_os_str().as_bytes()).to_hex();
+    format!("{slug}-{}", hex.get(..16).unwrap_or(&hex))
+}

@@ -1,0 +1,5 @@
+//! The `depute` program.
+
+fn main() -> depute::exit::Exit {
+    depute::cli::main()
+}

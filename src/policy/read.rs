@@ -1,0 +1,437 @@
+//! A policy from its YAML.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::capability::{Capability, CapabilitySet, DefinitionName, Grant, IdError, ToolName, vocabulary};
+use crate::diagnostic::Problem;
+use crate::runtime::Tier;
+use crate::yaml::{self, Fields, Node, Value, boolean, list, text, whole};
+
+use super::own_tests::{Expect, PolicyTest};
+use super::{Accept, DelegateCeiling, Limits, Overlay, Paths, Policy, Quota};
+
+/// The largest policy, in bytes.
+pub const MAX_POLICY: usize = 256 * 1024;
+
+/// The limits where a policy states none.
+const DEFAULT_LIMITS: Limits = Limits {
+    depth: 2,
+    agents: 32,
+    concurrent: 4,
+    deadline_ms: 3_600_000,
+    child_deadline_ms: 600_000,
+    tokens: Quota::Unlimited,
+    micro_usd: Quota::Unlimited,
+};
+
+/// Variables that change what a child's programs load or run, so no policy passes them.
+const NEVER_PASSED: [&str; 12] = [
+    "PATH",
+    "HOME",
+    "TMPDIR",
+    "LANG",
+    "TERM",
+    "BASH_ENV",
+    "ENV",
+    "SHELLOPTS",
+    "IFS",
+    "NODE_OPTIONS",
+    "PYTHONSTARTUP",
+    "GIT_SSH_COMMAND",
+];
+
+impl Policy {
+    /// Reads a policy.
+    ///
+    /// # Errors
+    /// The first [`Problem`]: not YAML, an unknown key with the near one named, a wrong type, a
+    /// wildcard that does not exist, a malformed id.
+    pub fn read(source: &[u8]) -> Result<Self, Problem> {
+        if source.len() > MAX_POLICY {
+            return Err(Problem::new(
+                "too-large",
+                0..0,
+                format!("is {} bytes; a policy has at most {MAX_POLICY}", source.len()),
+            ));
+        }
+        let content = std::str::from_utf8(source).map_err(|error| {
+            Problem::new("not-utf8", error.valid_up_to()..error.valid_up_to() + 1, "is not UTF-8 here")
+        })?;
+        let root = yaml::parse(
+            content.strip_prefix('\u{feff}').unwrap_or(content),
+            content.len() - content.trim_start_matches('\u{feff}').len(),
+        )?;
+        let mut fields = Fields::of(&root, "a policy")?;
+        version(fields.required("version")?)?;
+        let (default_runtime, default_model) =
+            fields.optional("runtime").map_or(Ok((None, None)), runtime)?;
+        let policy = Self {
+            grant: grant(fields.required("grant")?, "`grant`", Wildcards::Allowed)?,
+            gates: fields
+                .optional("gates")
+                .map_or(Ok(CapabilitySet::empty()), |node| ids(node, "`gates`", Wildcards::Allowed))?,
+            limits: fields.optional("limits").map_or(Ok(DEFAULT_LIMITS), limits)?,
+            default_runtime,
+            default_model,
+            tier: fields.optional("tier").map_or(Ok(Tier::default()), tier)?,
+            accept: fields
+                .optional("accept")
+                .map_or(Ok(Vec::new()), |node| each(node, "`accept`", accept))?,
+            env: fields.optional("env").map_or(Ok(BTreeSet::new()), env)?,
+            paths: fields.optional("paths").map_or(Ok(Paths::default()), paths)?,
+            roots: fields.optional("roots").map_or(Ok(Vec::new()), |node| each(node, "`roots`", absolute))?,
+            overlays: fields
+                .optional("overlays")
+                .map_or(Ok(Vec::new()), |node| each(node, "`overlays`", overlay))?,
+            inline: fields.optional("inline").map_or(Ok(false), |node| boolean(node, "`inline`"))?,
+            subsumption_rows: fields.optional("subsumption").map_or(Ok(BTreeMap::new()), subsumption)?,
+            universal_added: fields
+                .optional("universal")
+                .map_or(Ok(CapabilitySet::empty()), |node| ids(node, "`universal`", Wildcards::Refused))?,
+            tests: {
+                if let Some(node) = fields.optional("locked")
+                    && !list(node, "`locked`")?.is_empty()
+                {
+                    return Err(Problem::new(
+                        "not-supported",
+                        node.span.clone(),
+                        "`locked` cannot be honoured yet, so it is refused rather than ignored",
+                    )
+                    .fix("remove it"));
+                }
+                fields.optional("tests").map_or(Ok(Vec::new()), |node| each(node, "`tests`", test))?
+            },
+            lines: lines(&root, content),
+            source: source.to_vec(),
+        };
+        fields.finish()?;
+        Ok(policy)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Wildcards {
+    Allowed,
+    Refused,
+}
+
+fn lines(root: &Node, content: &str) -> BTreeMap<String, usize> {
+    let Value::Map(entries) = &root.value else { return BTreeMap::new() };
+    let line = |at: usize| content.bytes().take(at).filter(|b| *b == b'\n').count() + 1;
+    entries.iter().map(|entry| (entry.key.clone(), line(entry.key_span.start))).collect()
+}
+
+fn version(node: &Node) -> Result<(), Problem> {
+    match whole(node, "`version`", u64::MAX)? {
+        1 => Ok(()),
+        other => Err(Problem::new(
+            "unknown-version",
+            node.span.clone(),
+            format!("is of version {other}; this program reads version 1"),
+        )
+        .fix("use a newer depute, or rewrite the policy for version 1")),
+    }
+}
+
+fn each<T>(node: &Node, what: &str, read: impl Fn(&Node) -> Result<T, Problem>) -> Result<Vec<T>, Problem> {
+    list(node, what)?.iter().map(read).collect()
+}
+
+fn ids(node: &Node, what: &str, wildcards: Wildcards) -> Result<CapabilitySet, Problem> {
+    list(node, what)?.iter().map(|item| id(item, wildcards)).collect()
+}
+
+fn id(node: &Node, wildcards: Wildcards) -> Result<Capability, Problem> {
+    let text = text(node, "a capability")?;
+    let id: Capability = text.parse().map_err(|error: IdError| {
+        let problem = Problem::new("malformed-id", node.span.clone(), format!("`{text}` {error}"));
+        match (&error, ToolName::parse(text)) {
+            (IdError::NoNamespace, Ok(name)) => {
+                problem.fix(format!("write `{}`", Capability::tool(vocabulary::neutral(&name))))
+            }
+            _ => problem,
+        }
+    })?;
+    if wildcards == Wildcards::Refused && id.is_wildcard() {
+        return Err(Problem::new(
+            "wildcard",
+            node.span.clone(),
+            format!("`{id}` is a wildcard, and this list names single capabilities"),
+        ));
+    }
+    // `read_file` in a policy would match nothing and silently deny: name the neutral one.
+    if let Some(name) = id.tool_name() {
+        let neutral = vocabulary::neutral(name);
+        if neutral != *name {
+            return Err(Problem::new(
+                "foreign-name",
+                node.span.clone(),
+                format!("`{id}` is a runtime's own name"),
+            )
+            .fix(format!("write `{}`", Capability::tool(neutral))));
+        }
+    }
+    Ok(id)
+}
+
+/// A list stated once means both rights.
+fn grant(node: &Node, what: &'static str, wildcards: Wildcards) -> Result<Grant, Problem> {
+    if let Value::List(_) = &node.value {
+        let both = ids(node, what, wildcards)?;
+        return Ok(Grant { uses: both.clone(), delegate: both });
+    }
+    let mut fields = Fields::of(node, what)?;
+    let grant = Grant {
+        uses: ids(fields.required("use")?, "`use`", wildcards)?,
+        delegate: ids(fields.required("delegate")?, "`delegate`", wildcards)?,
+    };
+    fields.finish()?;
+    Ok(grant)
+}
+
+fn limits(node: &Node) -> Result<Limits, Problem> {
+    let mut fields = Fields::of(node, "`limits`")?;
+    let mut limits = DEFAULT_LIMITS;
+    let small =
+        |node: &Node, what: &str| whole(node, what, 1_000_000).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    if let Some(node) = fields.optional("depth") {
+        limits.depth = small(node, "`depth`")?;
+    }
+    if let Some(node) = fields.optional("agents") {
+        limits.agents = small(node, "`agents`")?;
+    }
+    if let Some(node) = fields.optional("concurrent") {
+        limits.concurrent = small(node, "`concurrent`")?;
+    }
+    if let Some(node) = fields.optional("deadline") {
+        limits.deadline_ms = duration(node)?;
+    }
+    if let Some(node) = fields.optional("child_deadline") {
+        limits.child_deadline_ms = duration(node)?;
+    }
+    if let Some(node) = fields.optional("tokens") {
+        limits.tokens = quota(node, |node| whole(node, "`tokens`", 1 << 50))?;
+    }
+    if let Some(node) = fields.optional("usd") {
+        limits.micro_usd = quota(node, micro_usd)?;
+    }
+    fields.finish()?;
+    Ok(limits)
+}
+
+fn quota(node: &Node, read: impl Fn(&Node) -> Result<u64, Problem>) -> Result<Quota, Problem> {
+    if node.value == Value::Null { Ok(Quota::Unlimited) } else { read(node).map(Quota::AtMost) }
+}
+
+/// `1h`, `10m`, `30s` or `500ms`.
+fn duration(node: &Node) -> Result<u64, Problem> {
+    let wrong = || {
+        Problem::new("wrong-type", node.span.clone(), "a time is a whole number and a unit")
+            .fix("write `1h`, `10m`, `30s` or `500ms`")
+    };
+    let (Value::Text(text) | Value::Number(text)) = &node.value else { return Err(wrong()) };
+    parse_duration(text).ok_or_else(wrong)
+}
+
+/// Milliseconds of `1h`, `10m`, `30s` or `500ms`.
+#[must_use]
+pub fn parse_duration(text: &str) -> Option<u64> {
+    let unit = text.find(|c: char| !c.is_ascii_digit())?;
+    let (digits, unit) = text.split_at_checked(unit)?;
+    let factor = match unit {
+        "h" => 3_600_000,
+        "m" => 60_000,
+        "s" => 1000,
+        "ms" => 1,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor).filter(|ms| *ms < 1 << 50)
+}
+
+fn micro_usd(node: &Node) -> Result<u64, Problem> {
+    let wrong = || Problem::new("wrong-type", node.span.clone(), "`usd` is an amount such as 5 or 2.50");
+    let Value::Number(text) = &node.value else { return Err(wrong()) };
+    let (units, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 6 || !(units.to_owned() + fraction).bytes().all(|b| b.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    format!("{units}{fraction:0<6}").parse().ok().filter(|micro| *micro < 1 << 50).ok_or_else(wrong)
+}
+
+fn runtime(node: &Node) -> Result<(Option<String>, Option<String>), Problem> {
+    let mut fields = Fields::of(node, "`runtime`")?;
+    let optional = |node: Option<&Node>, what: &str| match node {
+        None | Some(Node { value: Value::Null, .. }) => Ok(None),
+        Some(node) => text(node, what).map(|text| Some(text.to_owned())),
+    };
+    let default = optional(fields.optional("default"), "`default`")?;
+    let model = optional(fields.optional("model"), "`model`")?;
+    fields.finish()?;
+    Ok((default, model))
+}
+
+fn tier(node: &Node) -> Result<Tier, Problem> {
+    let word = match &node.value {
+        Value::Text(word) | Value::Number(word) => word.as_str(),
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => "",
+    };
+    Tier::parse(word).ok_or_else(|| {
+        Problem::new("unknown-value", node.span.clone(), "`tier` is no tier")
+            .fix("write one of 0, F, K, N, C")
+    })
+}
+
+fn accept(node: &Node) -> Result<Accept, Problem> {
+    let mut fields = Fields::of(node, "an entry of `accept`")?;
+    let accept = Accept {
+        id: id(fields.required("id")?, Wildcards::Refused)?,
+        why: {
+            let kind = fields.required("as")?;
+            if text(kind, "`as`")? != "advisory" {
+                return Err(Problem::new("unknown-value", kind.span.clone(), "`as` is `advisory`")
+                    .fix("write `as: advisory`"));
+            }
+            text(fields.required("why")?, "`why`")?.to_owned()
+        },
+    };
+    fields.finish()?;
+    Ok(accept)
+}
+
+fn env(node: &Node) -> Result<BTreeSet<String>, Problem> {
+    let read = |item: &Node| {
+        let name = text(item, "the name of a variable")?;
+        let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !well_formed {
+            return Err(Problem::new(
+                "malformed-name",
+                item.span.clone(),
+                format!("`{name}` is no name of a variable"),
+            )
+            .fix("name each variable; there are no patterns"));
+        }
+        if NEVER_PASSED.contains(&name) || name.starts_with("LD_") || name.starts_with("DYLD_") {
+            return Err(Problem::new(
+                "never-passed",
+                item.span.clone(),
+                format!("`{name}` changes what a child loads or runs, so it is never passed"),
+            )
+            .fix("remove it"));
+        }
+        Ok(name.to_owned())
+    };
+    list(node, "`env`")?.iter().map(read).collect()
+}
+
+fn absolute(node: &Node) -> Result<String, Problem> {
+    let path = text(node, "a path")?;
+    if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        return Err(Problem::new(
+            "relative-path",
+            node.span.clone(),
+            format!("`{path}` is not an absolute path without `..`"),
+        ));
+    }
+    Ok(path.to_owned())
+}
+
+fn paths(node: &Node) -> Result<Paths, Problem> {
+    let mut fields = Fields::of(node, "`paths`")?;
+    let mut read =
+        |key| fields.optional(key).map_or(Ok(Vec::new()), |node| each(node, "a list of paths", absolute));
+    let paths =
+        Paths { read: read("read")?, write: read("write")?, exec: read("exec")?, path: read("path")? };
+    fields.finish()?;
+    Ok(paths)
+}
+
+fn overlay(node: &Node) -> Result<Overlay, Problem> {
+    let mut fields = Fields::of(node, "an overlay")?;
+    let name = fields.required("definition")?;
+    let digest = fields.required("digest")?;
+    let definition = DefinitionName::parse(text(name, "`definition`")?)
+        .map_err(|error| Problem::new("malformed-name", name.span.clone(), format!("the name {error}")))?;
+    let digest = text(digest, "`digest`")?.parse().map_err(|_| {
+        Problem::new("malformed-digest", digest.span.clone(), "is no digest")
+            .fix("copy it from `depute check`: `sha256:` and 64 hex digits")
+    })?;
+    let (uses, delegate) = match fields.optional("allow") {
+        Some(allow) => (ids(allow, "`allow`", Wildcards::Refused)?, DelegateCeiling::Unstated),
+        None => (
+            ids(fields.required("use")?, "`use`", Wildcards::Refused)?,
+            match fields.optional("delegate") {
+                Some(node) => DelegateCeiling::Stated(ids(node, "`delegate`", Wildcards::Allowed)?),
+                None => DelegateCeiling::Unstated,
+            },
+        ),
+    };
+    fields.finish()?;
+    Ok(Overlay { definition, digest, uses, delegate })
+}
+
+fn subsumption(node: &Node) -> Result<BTreeMap<ToolName, BTreeSet<ToolName>>, Problem> {
+    let Value::Map(entries) = &node.value else {
+        return Err(yaml::wrong_type(node, "`subsumption`", "a map"));
+    };
+    let tool = |text: &str, span: &std::ops::Range<usize>| {
+        ToolName::parse(text.strip_prefix("tool:").unwrap_or(text))
+            .map_err(|error| Problem::new("malformed-name", span.clone(), format!("`{text}` {error}")))
+    };
+    entries
+        .iter()
+        .map(|entry| {
+            let row = list(&entry.value, "a row of `subsumption`")?;
+            let row =
+                row.iter().map(|item| tool(text(item, "a tool")?, &item.span)).collect::<Result<_, _>>()?;
+            Ok((tool(&entry.key, &entry.key_span)?, row))
+        })
+        .collect()
+}
+
+fn test(node: &Node) -> Result<PolicyTest, Problem> {
+    let mut fields = Fields::of(node, "a test")?;
+    let name = text(fields.required("name")?, "`name`")?.to_owned();
+    let mut request = Fields::of(fields.required("request")?, "`request`")?;
+    let texts = |node: &Node| {
+        list(node, "a list of capabilities")?
+            .iter()
+            .map(|item| text(item, "a capability").map(str::to_owned))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let agent = match request.optional("agent") {
+        Some(node) => {
+            let name = text(node, "`agent`")?;
+            DefinitionName::parse(name).map_err(|error| {
+                Problem::new("malformed-name", node.span.clone(), format!("`{name}` {error}"))
+            })?
+        }
+        None => DefinitionName::parse("anyone")
+            .map_err(|error| Problem::new("malformed-name", node.span.clone(), error.to_string()))?,
+    };
+    let uses = texts(request.required("use")?)?;
+    let delegate = request.optional("delegate").map(texts).transpose()?;
+    let runtime =
+        request.optional("runtime").map(|node| text(node, "`runtime`").map(str::to_owned)).transpose()?;
+    let approved = request
+        .optional("approved")
+        .map_or(Ok(CapabilitySet::empty()), |node| ids(node, "`approved`", Wildcards::Refused))?;
+    request.finish()?;
+    let expect_node = fields.required("expect")?;
+    let expect = match text(expect_node, "`expect`")? {
+        "granted" => Expect::Granted,
+        "held" => Expect::Held,
+        "refused" => Expect::Refused,
+        other => {
+            return Err(Problem::new(
+                "unknown-value",
+                expect_node.span.clone(),
+                format!("`expect` is not `{other}`"),
+            )
+            .fix("write one of granted, held, refused"));
+        }
+    };
+    let code = fields.optional("code").map(|node| text(node, "`code`").map(str::to_owned)).transpose()?;
+    fields.finish()?;
+    Ok(PolicyTest { name, agent, uses, delegate, runtime, approved, expect, code, span: node.span.clone() })
+}

@@ -1,0 +1,205 @@
+//! A profile from its YAML. Unknown keys are fatal.
+
+use std::collections::BTreeMap;
+
+use crate::capability::ToolName;
+use crate::diagnostic::Problem;
+use crate::yaml::{self, Fields, Node, Value, boolean, list, text, whole};
+
+use super::{BodyBy, ExitMeaning, Files, Find, ModelForm, OutputForm, Piece, Profile, Starts, TaskBy, Tool};
+
+/// The placeholders that argv and env may hold.
+const PLACEHOLDERS: [&str; 9] =
+    ["{tools}", "{id}", "{body}", "{config}", "{home}", "{tmp}", "{workspace}", "{provider}", "{model}"];
+
+impl Profile {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// The first [`Problem`]: not YAML, an unknown key, a wrong type, an unknown placeholder.
+    pub fn read(source: &[u8]) -> Result<Self, Problem> {
+        let content = std::str::from_utf8(source).map_err(|error| {
+            Problem::new("not-utf8", error.valid_up_to()..error.valid_up_to() + 1, "is not UTF-8 here")
+        })?;
+        let root = yaml::parse(content, 0)?;
+        let mut fields = Fields::of(&root, "a runtime profile")?;
+        whole(fields.required("version")?, "`version`", 1)?;
+        let profile = Self {
+            runtime: text(fields.required("runtime")?, "`runtime`")?.to_owned(),
+            about: text(fields.required("about")?, "`about`")?.to_owned(),
+            starts: match fields.optional("planned_only") {
+                Some(node) => Starts::PlannedOnly(text(node, "`planned_only`")?.to_owned()),
+                None => Starts::Yes,
+            },
+            find: find(fields.required("find")?)?,
+            probe: texts(fields.required("probe")?, "`probe`")?,
+            versions: optional_text(fields.required("versions")?, "`versions`")?,
+            tools: tools(fields.required("tools")?)?,
+            allowlist: text(fields.required("allowlist")?, "`allowlist`")?.to_owned(),
+            argv: list(fields.required("argv")?, "`argv`")?.iter().map(piece).collect::<Result<_, _>>()?,
+            env: env(fields.required("env")?)?,
+            keys: texts(fields.required("keys")?, "`keys`")?,
+            config_files: texts(fields.required("config_files")?, "`config_files`")?,
+            body: choice(
+                fields.required("body")?,
+                "`body`",
+                &[("file", BodyBy::File), ("unused", BodyBy::Unused)],
+            )?,
+            task: choice(fields.required("task")?, "`task`", &[("stdin", TaskBy::Stdin)])?,
+            model: choice(
+                fields.required("model")?,
+                "`model`",
+                &[("none", ModelForm::None), ("provider/model", ModelForm::ProviderSlashModel)],
+            )?,
+            mcp: optional_text(fields.required("mcp")?, "`mcp`")?,
+            output: choice(
+                fields.required("output")?,
+                "`output`",
+                &[("text", OutputForm::Text), ("json-lines", OutputForm::JsonLines)],
+            )?,
+            attestation: optional_text(fields.required("attestation")?, "`attestation`")?,
+            usage: optional_text(fields.required("usage")?, "`usage`")?,
+            exit: choice(
+                fields.required("exit")?,
+                "`exit`",
+                &[("code", ExitMeaning::Code), ("events", ExitMeaning::Events)],
+            )?,
+            cannot: map(fields.required("cannot")?, "`cannot`")?,
+            source: source.to_vec(),
+        };
+        fields.finish()?;
+        Ok(profile)
+    }
+}
+
+fn find(node: &Node) -> Result<Find, Problem> {
+    let path = text(node, "`find`")?;
+    Ok(match path {
+        "itself" => Find::Itself,
+        absolute if absolute.starts_with('/') => Find::At(absolute.to_owned()),
+        name if !name.contains('/') => Find::InPath(name.to_owned()),
+        _ => {
+            return Err(Problem::new(
+                "wrong-type",
+                node.span.clone(),
+                "`find` is `itself`, an absolute path or a bare name",
+            ));
+        }
+    })
+}
+
+fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
+    let Value::Map(entries) = &node.value else {
+        return Err(yaml::wrong_type(node, "`tools`", "a map"));
+    };
+    entries
+        .iter()
+        .map(|entry| {
+            let name = ToolName::parse(&entry.key).map_err(|error| {
+                Problem::new("malformed-name", entry.key_span.clone(), format!("`{}` {error}", entry.key))
+            })?;
+            let mut fields = Fields::of(&entry.value, "a tool")?;
+            let native = fields.required("native")?;
+            let tool = Tool {
+                native: text(native, "`native`")?.to_owned(),
+                scopes: fields.optional("scopes").map_or(Ok(false), |node| boolean(node, "`scopes`"))?,
+                files: match fields.optional("files") {
+                    Some(node) => choice(
+                        node,
+                        "`files`",
+                        &[("workspace", Files::Workspace), ("whole-disk", Files::WholeDisk)],
+                    )?,
+                    None => Files::None,
+                },
+                runs_programs: fields
+                    .optional("runs_programs")
+                    .map_or(Ok(false), |node| boolean(node, "`runs_programs`"))?,
+            };
+            // A native name is joined by commas into one argument, where `*` or `+x` would widen.
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            if !tool.native.starts_with(|c: char| c.is_ascii_alphabetic()) || !tool.native.chars().all(plain)
+            {
+                return Err(Problem::new(
+                    "malformed-name",
+                    native.span.clone(),
+                    format!("`{}` is no plain tool name", tool.native),
+                ));
+            }
+            fields.finish()?;
+            Ok((name, tool))
+        })
+        .collect()
+}
+
+fn piece(node: &Node) -> Result<Piece, Problem> {
+    if let Value::List(_) = &node.value {
+        return Ok(Piece::Always(arguments(node)?));
+    }
+    let mut fields = Fields::of(node, "a piece of `argv`")?;
+    let each = fields.optional("each_tool");
+    let piece = match each {
+        Some(each) => Piece::EachTool(arguments(each)?),
+        None => Piece::ByTools {
+            some: arguments(fields.required("some_tools")?)?,
+            none: arguments(fields.required("no_tools")?)?,
+        },
+    };
+    fields.finish()?;
+    Ok(piece)
+}
+
+fn arguments(node: &Node) -> Result<Vec<String>, Problem> {
+    let arguments = texts(node, "an argument")?;
+    for argument in &arguments {
+        placeholders(argument, node)?;
+    }
+    Ok(arguments)
+}
+
+fn placeholders(argument: &str, node: &Node) -> Result<(), Problem> {
+    let mut rest = argument.to_owned();
+    for placeholder in PLACEHOLDERS {
+        rest = rest.replace(placeholder, "");
+    }
+    if rest.contains(['{', '}']) {
+        return Err(Problem::new(
+            "unknown-placeholder",
+            node.span.clone(),
+            format!("`{argument}` holds an unknown placeholder"),
+        )
+        .fix(format!("the placeholders are {}", PLACEHOLDERS.join(", "))));
+    }
+    Ok(())
+}
+
+fn env(node: &Node) -> Result<BTreeMap<String, String>, Problem> {
+    let env = map(node, "`env`")?;
+    for (_, value) in &env {
+        placeholders(value, node)?;
+    }
+    Ok(env.into_iter().collect())
+}
+
+fn map(node: &Node, what: &str) -> Result<Vec<(String, String)>, Problem> {
+    let Value::Map(entries) = &node.value else {
+        return Err(yaml::wrong_type(node, what, "a map"));
+    };
+    entries.iter().map(|entry| Ok((entry.key.clone(), text(&entry.value, what)?.to_owned()))).collect()
+}
+
+fn texts(node: &Node, what: &str) -> Result<Vec<String>, Problem> {
+    list(node, what)?.iter().map(|item| text(item, what).map(str::to_owned)).collect()
+}
+
+fn optional_text(node: &Node, what: &str) -> Result<Option<String>, Problem> {
+    if node.value == Value::Null { Ok(None) } else { text(node, what).map(|text| Some(text.to_owned())) }
+}
+
+fn choice<T: Copy>(node: &Node, what: &str, choices: &[(&str, T)]) -> Result<T, Problem> {
+    let word = text(node, what)?;
+    choices.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        Problem::new("unknown-value", node.span.clone(), format!("{what} is not `{word}`"))
+            .fix(format!("write one of {}", names.join(", ")))
+    })
+}

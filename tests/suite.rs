@@ -1,0 +1,38 @@
+//! One binary for all integration tests, so that they link once.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::disallowed_methods,
+    reason = "a test reads its data from disk, and one that fails should stop where it fails"
+)]
+
+mod suite {
+    mod algebra;
+    mod conformance;
+    mod corpus;
+    mod frontmatter;
+    mod policy;
+    mod profiles;
+    mod refusals;
+    mod semantics;
+    mod support;
+}
+
+/// A file that no module names would be a test that never runs.
+#[test]
+fn no_test_file_is_forgotten() {
+    let here = include_str!("suite.rs");
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite");
+    let mut files = 0;
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.strip_suffix(".rs").expect("only Rust files");
+        assert!(here.contains(&format!("    mod {module};\n")), "{name} is in no module");
+        files += 1;
+    }
+    assert_eq!(here.lines().filter(|line| line.starts_with("    mod ")).count(), files);
+}
