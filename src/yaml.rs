@@ -149,6 +149,10 @@ impl<'t> Reader<'t> {
             return Err(Problem::new("yaml-anchor", span, "has an anchor; anchors are not read")
                 .fix("remove the `&…`, or quote the text"));
         }
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "the crate may add events; none of them is a value"
+        )]
         match event {
             Event::Scalar(text, style, ..) => {
                 let plain = style == ScalarStyle::Plain;

@@ -363,7 +363,7 @@ async fn pass_on(stream: Option<impl AsyncRead + Unpin>) {
         eprintln!("| {}", printable(line));
     }
     if total > MAX_TALK as u64 {
-        eprintln!("| … {} bytes in all", total);
+        eprintln!("| … {total} bytes in all");
     }
 }
 

@@ -148,10 +148,10 @@ impl fmt::Display for Scope {
 }
 
 fn path(text: &str) -> Result<PathScope, IdError> {
-    if text.is_empty() || text == "*" {
+    if text.is_empty() {
         return Err(IdError::ScopeOfEverything);
     }
-    if text.starts_with('/') || text.starts_with('~') {
+    if text.starts_with('/') {
         return Err(IdError::PathOutside);
     }
     if text.ends_with('/') {
@@ -165,8 +165,17 @@ fn path(text: &str) -> Result<PathScope, IdError> {
         match part {
             "" | "." => {}
             ".." => return Err(IdError::PathOutside),
+            // Blanks at an end would be lost when the canonical text is read again.
+            _ if part.starts_with(' ') || part.ends_with(' ') => return Err(IdError::ScopeCharacter(' ')),
             _ => parts.push(part.to_owned()),
         }
+    }
+    // Asked of what is left, so that `./~` and `./*` are what `~` and `*` are.
+    if parts.first().is_some_and(|first| first.starts_with('~')) {
+        return Err(IdError::PathOutside);
+    }
+    if matches!(parts.as_slice(), [only] if only == "*") {
+        return Err(IdError::ScopeOfEverything);
     }
     let below = parts.last().is_some_and(|last| last == "**");
     if below {

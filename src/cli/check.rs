@@ -79,7 +79,7 @@ pub(super) fn main(args: &CheckArgs, global: &Global, out: &mut Output) -> Resul
     let mut files = Vec::new();
     for path in &args.paths {
         let metadata = std::fs::metadata(path).map_err(|error| {
-            Failure::new(Exit::Internal, format!("`{}` cannot be read: {error}", path.display()))
+            Failure::new(Exit::Internal, "IO", format!("`{}` cannot be read: {error}", path.display()))
         })?;
         if metadata.is_dir() { walk(path, 0, &mut files)? } else { files.push(path.clone()) }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::broker::{Place, Session, load_profile};
-use crate::capability::DefinitionName;
+use crate::capability::{CapabilitySet, DefinitionName};
 use crate::exit::Exit;
 use crate::host::{self, Project};
 use crate::plan::{AskedDelegate, AskedUse, DefinitionRef, Enforcer, Request, Subject, TaskFacts, Which};
@@ -44,7 +44,8 @@ pub(super) fn main(args: &DemoArgs, out: &mut Output) -> Result<Exit, Failure> {
 fn show(scratch: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let workspace = scratch.join("workspace");
     let place = lay_out(scratch, &workspace)?;
-    let policy = Policy::read(POLICY.as_bytes()).map_err(|p| Failure::new(Exit::Internal, p.message))?;
+    let policy =
+        Policy::read(POLICY.as_bytes()).map_err(|p| Failure::new(Exit::Internal, "INTERNAL", p.message))?;
     let profile = load_profile("scripted", &place.project)?;
     let session =
         Session::open(&scratch.join("ledger"), &scratch.join("sessions"), policy, place).map_err(failure)?;
@@ -59,7 +60,7 @@ fn show(scratch: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let granted = session.run(&reviewer, SCRIPT.into(), &profile, None).map_err(failure)?;
     let considered = granted.decision.considered();
     out.field("verdict", granted.decision.verdict())?;
-    out.field("ceiling", &words(&considered.ceiling.as_ref().map(|set| set.texts()).unwrap_or_default()))?;
+    out.field("ceiling", &words(&considered.ceiling.as_ref().map(CapabilitySet::texts).unwrap_or_default()))?;
     out.field("use", &words(&considered.effective.texts()))?;
     for row in &considered.enforcement {
         out.field("held by", &format!("{:<8} {:<10} {}", row.by.as_str(), row.capability, row.how))?;
@@ -70,7 +71,11 @@ fn show(scratch: &Path, out: &mut Output) -> Result<Exit, Failure> {
 
     heading(out, 3, "It does its work, and its attempts to exceed are stopped")?;
     let Some(outcome) = &granted.outcome else {
-        return Err(Failure::new(Exit::LaunchFailed, "the demo's child was not started"));
+        return Err(Failure::new(
+            Exit::LaunchFailed,
+            "EXECUTOR_UNAVAILABLE",
+            "the demo's child was not started",
+        ));
     };
     let answer = String::from_utf8_lossy(&outcome.output);
     for line in answer.lines() {
@@ -111,8 +116,8 @@ fn heading(out: &mut Output, number: u32, text: &str) -> Result<(), Failure> {
 }
 
 fn request(agent: &str, task: &str) -> Result<Request, Failure> {
-    let name =
-        DefinitionName::parse(agent).map_err(|error| Failure::new(Exit::Internal, error.to_string()))?;
+    let name = DefinitionName::parse(agent)
+        .map_err(|error| Failure::new(Exit::Internal, "INTERNAL", error.to_string()))?;
     Ok(Request {
         subject: Subject::Definition(DefinitionRef { name, which: Which::Nearest }),
         uses: AskedUse::WholeCeiling,

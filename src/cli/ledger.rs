@@ -45,7 +45,7 @@ fn unreadable(error: &VerifyError) -> Failure {
     if let Some(source) = std::error::Error::source(error) {
         message = format!("{message}: {source}");
     }
-    Failure::new(Exit::Internal, message)
+    Failure::new(Exit::Internal, "LEDGER_UNREADABLE", message)
 }
 
 /// Verifies and prints what was found.
@@ -108,10 +108,11 @@ fn show(dir: &std::path::Path, out: &mut Output) -> Result<Exit, Failure> {
             Err(ReadError::Damaged(finding)) => {
                 return Err(Failure::new(
                     Exit::Ledger,
-                    format!("{}\n  the lines before it are shown", finding.message),
+                    "LEDGER_DAMAGED",
+                    format!("{}; the lines before it are shown", finding.message),
                 ));
             }
-            Err(error) => return Err(Failure::new(Exit::Internal, error.to_string())),
+            Err(error) => return Err(Failure::new(Exit::Internal, "LEDGER_UNREADABLE", error.to_string())),
         };
         if out.json {
             out.bytes(&line.bytes)?;

@@ -86,37 +86,56 @@ enum Command {
     },
 }
 
-/// What ends a command early: the message is printed, and the exit code tells programs.
+/// What ends a command early: said to a person, told to a program, and the exit code for both.
 #[derive(Debug)]
 struct Failure {
     exit: Exit,
+    code: &'static str,
     message: String,
+    fix: Option<String>,
+    at: Option<Box<Diagnostic>>,
 }
 
 impl Failure {
-    fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+    fn new(exit: Exit, code: &'static str, message: impl Into<String>) -> Self {
+        Self { exit, code, message: message.into(), fix: None, at: None }
+    }
+
+    fn fix(self, fix: impl Into<String>) -> Self {
+        Self { fix: Some(fix.into()), ..self }
+    }
+
+    /// The documented JSON object.
+    fn document(&self) -> serde_json::Value {
+        let at = self.at.as_ref();
+        serde_json::json!({ "v": 1, "error": {
+            "code": self.code,
+            "message": self.message,
+            "fix": self.fix,
+            "path": at.map(|at| &at.path),
+            "line": at.map(|at| at.line),
+            "column": at.map(|at| at.column),
+        }})
     }
 }
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::new(Exit::Internal, error.to_string())
+        Self::new(Exit::Internal, "IO", error.to_string())
     }
 }
 
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
-        Self::new(Exit::Internal, error.to_string())
+        Self::new(Exit::Internal, "INTERNAL", error.to_string())
     }
 }
 
+/// A policy or profile that cannot be read.
 impl From<Box<Diagnostic>> for Failure {
-    fn from(diagnostic: Box<Diagnostic>) -> Self {
-        Self::new(
-            Exit::Invalid,
-            diagnostic.render("invalid", false).trim_start_matches("error[invalid]: ").to_owned(),
-        )
+    fn from(at: Box<Diagnostic>) -> Self {
+        let (message, fix) = (at.problem.message.clone(), at.problem.fix.clone());
+        Self { fix, at: Some(at), ..Self::new(Exit::Invalid, "POLICY_INVALID", message) }
     }
 }
 
@@ -146,12 +165,9 @@ pub fn main() -> Exit {
     };
     match result {
         Ok(exit) => exit,
-        Err(failure) if out.is_broken_pipe() => {
-            drop(failure);
-            Exit::Done
-        }
+        Err(_) if out.is_broken_pipe() => Exit::Done,
         Err(failure) => {
-            out.error(&failure.message);
+            out.failure(&failure);
             failure.exit
         }
     }

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 use crate::diagnostic::printable;
 
-use super::Color;
+use super::{Color, Failure};
 
 /// Where a command prints.
 pub(super) struct Output {
@@ -81,10 +81,23 @@ impl Output {
         }
     }
 
-    /// What went wrong.
-    pub(super) fn error(&mut self, text: &str) {
+    /// What went wrong: for a person, and as JSON where that was asked for.
+    pub(super) fn failure(&mut self, failure: &Failure) {
+        if self.json {
+            let _ = self.json(&failure.document());
+        }
         let _ = self.flush();
-        eprintln!("{} {text}", self.paint(Tone::Bad, "error:"));
+        if let Some(at) = &failure.at {
+            return eprintln!("{}", at.render(failure.code, self.colour));
+        }
+        eprintln!(
+            "{} {}",
+            self.paint(Tone::Bad, &format!("error[{}]:", failure.code)),
+            printable(&failure.message)
+        );
+        if let Some(fix) = &failure.fix {
+            eprintln!("  fix: {}", printable(fix));
+        }
     }
 
     /// Whether to colour.

@@ -112,7 +112,7 @@ pub(super) fn human(
     if let Some(ceiling) = &considered.ceiling {
         out.field("ceiling", &words(&ceiling.texts()))?;
     }
-    if !considered.effective.is_empty() || decision.refusal().is_none() {
+    if !matches!(decision, Decision::Refused(_)) {
         out.field("use", &words(&considered.effective.texts()))?;
         out.field("hand down", &words(&considered.delegate.texts()))?;
     }

@@ -11,12 +11,14 @@ use crate::discover::Catalog;
 use crate::exit::Exit;
 use crate::host::Project;
 use crate::plan::{
-    AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_TASK, Request, Subject, TaskFacts, Which,
+    AskedDelegate, AskedUse, BudgetRequest, Code, DefinitionRef, MAX_TASK, Request, Subject, TaskFacts, Which,
 };
 use crate::policy::{Policy, parse_duration};
 use crate::runtime::Profile;
 
 use super::{Failure, Global};
+
+const MALFORMED: &str = "REQUEST_MALFORMED";
 
 /// Who is asked to work, on what, with what.
 #[derive(Debug, Args)]
@@ -72,9 +74,11 @@ impl RequestArgs {
         let project = Project::here()?;
         let (policy, policy_from) = load_policy(global.policy.as_deref(), &project)?;
         let runtime = self.runtime.as_ref().or(policy.default_runtime.as_ref()).ok_or_else(|| {
-            Failure::new(Exit::Invalid, "REQUEST_MALFORMED no runtime is named, and the policy has no default\n  fix: add `--runtime scripted`, `--runtime command` or `--runtime pi`")
+            Failure::new(Exit::Invalid, MALFORMED, "no runtime is named, and the policy has no default")
+                .fix("add `--runtime scripted`, `--runtime command` or `--runtime pi`")
         })?;
-        let profile = load_profile(runtime, &project)?;
+        let profile =
+            load_profile(runtime, &project).map_err(|at| Failure { code: MALFORMED, ..at.into() })?;
         let task = self.task()?;
         let place = Place { project, trust_workspace: self.trust_workspace };
         let request = Request {
@@ -94,10 +98,8 @@ impl RequestArgs {
                 None => None,
                 Some(text) => Some(BudgetRequest {
                     deadline_ms: Some(parse_duration(text).ok_or_else(|| {
-                        Failure::new(
-                            Exit::Usage,
-                            format!("`{text}` is no time; write `500ms`, `30s`, `10m` or `1h`"),
-                        )
+                        Failure::new(Exit::Usage, "USAGE", format!("`{text}` is no time"))
+                            .fix("write `500ms`, `30s`, `10m` or `1h`")
                     })?),
                 }),
             },
@@ -117,6 +119,7 @@ impl RequestArgs {
                 let file = std::fs::File::open(path).map_err(|error| {
                     Failure::new(
                         Exit::Invalid,
+                        MALFORMED,
                         format!("the task file `{}` cannot be read: {error}", path.display()),
                     )
                 })?;
@@ -129,11 +132,16 @@ impl RequestArgs {
 
     fn subject(&self, policy: &Policy, place: &Place) -> Result<Subject, Failure> {
         let Some(agent) = &self.agent else { return Ok(Subject::Inline) };
-        let malformed = |why: String| Failure::new(Exit::Invalid, format!("REQUEST_MALFORMED {why}"));
+        let malformed = |why: String| Failure::new(Exit::Invalid, MALFORMED, why);
         if agent.contains('/') {
             let catalog = Catalog::discover(policy, &place.project);
             let candidate = catalog.at(Path::new(agent)).ok_or_else(|| {
-                Failure::new(Exit::Refused, format!("UNKNOWN_DEFINITION `{agent}` is no definition in force here\n  fix: put it below `.claude/skills` or `.claude/agents`, or name its root in the policy"))
+                Failure::new(
+                    Exit::Refused,
+                    Code::UnknownDefinition.as_str(),
+                    format!("`{agent}` is no definition in force here"),
+                )
+                .fix("put it below `.claude/skills` or `.claude/agents`, or name its root in the policy")
             })?;
             return Ok(Subject::Definition(DefinitionRef {
                 name: candidate.name.clone(),

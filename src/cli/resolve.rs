@@ -14,6 +14,9 @@ use crate::exit::Exit;
 use super::Failure;
 use super::output::Output;
 
+/// The code of a line that is no input.
+const MALFORMED: &str = "REQUEST_MALFORMED";
+
 /// The longest line, in bytes.
 const MAX_LINE: u64 = 1024 * 1024;
 
@@ -92,6 +95,7 @@ pub(super) fn main(mut input: impl BufRead, out: &mut Output) -> Result<Exit, Fa
         if line.last() != Some(&b'\n') && read as u64 == MAX_LINE {
             return Err(Failure::new(
                 Exit::Invalid,
+                MALFORMED,
                 format!("line {number} is longer than {MAX_LINE} bytes"),
             ));
         }
@@ -99,7 +103,9 @@ pub(super) fn main(mut input: impl BufRead, out: &mut Output) -> Result<Exit, Fa
             continue;
         }
         let parsed: Input = serde_json::from_slice(&line).map_err(|error| {
-            Failure::new(Exit::Invalid, format!("line {number}, column {}: {error}\n  fix: write an object with `requested`, `parentGrant`, and optionally `ceiling`, `gated`, `approved`, `subsumption`", error.column()))
+            Failure::new(Exit::Invalid, MALFORMED, format!("line {number}: {error}")).fix(
+                "write an object with `requested`, `parentGrant`, and optionally `ceiling`, `gated`, `approved`, `subsumption`",
+            )
         })?;
         out.json(&answer(&parsed))?;
         out.flush()?;

@@ -38,25 +38,19 @@ pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Res
 
 /// What a failing ledger means for the one who asked.
 pub(super) fn failure(error: SessionError) -> Failure {
+    let code = Code::LedgerWriteFailed.as_str();
     match error {
         SessionError::Open(error) => {
-            let mut message = format!("LEDGER_WRITE_FAILED {error}");
-            if let Some(source) = std::error::Error::source(&error) {
-                message = format!("{message}: {source}");
-            }
-            Failure::new(
-                Exit::Ledger,
-                format!(
-                    "{message}\n  nothing was started\n  fix: name another directory with `--ledger`, or look at it with `depute ledger verify`"
-                ),
+            let source =
+                std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
+            Failure::new(Exit::Ledger, code, format!("{error}{source}; nothing was started")).fix(
+                "name another directory with `--ledger`, or look at this one with `depute ledger verify`",
             )
         }
-        SessionError::Append(error) => Failure::new(
-            Exit::Ledger,
-            format!(
-                "LEDGER_WRITE_FAILED {error}\n  nothing runs that is not on the ledger\n  fix: make room or name another directory with `--ledger`"
-            ),
-        ),
+        SessionError::Append(error) => {
+            Failure::new(Exit::Ledger, code, format!("{error}; nothing runs that is not on the ledger"))
+                .fix("make room there, or name another directory with `--ledger`")
+        }
         SessionError::Io(error) => error.into(),
         SessionError::Encode(error) => error.into(),
     }

@@ -143,9 +143,12 @@ fn entry_ids(entry: &str, span: &Range<usize>) -> Result<Vec<Capability>, Proble
                 Some(inner) => format!("tool:{head}({inner})"),
                 None => format!("tool:{head}"),
             };
-            let id = id.parse().map_err(|error: IdError| match error {
-                IdError::ScopeOfEverything => wildcard(entry, span),
-                other => malformed(entry, span, &other.to_string()),
+            let id = id.parse().map_err(|error: IdError| {
+                if error == IdError::ScopeOfEverything {
+                    wildcard(entry, span)
+                } else {
+                    malformed(entry, span, &error.to_string())
+                }
             })?;
             renamed(id, entry, span).map(|id| vec![id])
         }

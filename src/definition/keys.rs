@@ -84,7 +84,7 @@ pub(super) fn read(
     }
     let removed = removed(entries, kind)?;
     let ceiling = match find(kind.ceiling_key()) {
-        Some(entry) => Ceiling::Declared(subtract(declared_in(&entry.value, &entry.key)?, &removed, entry)?),
+        Some(entry) => Ceiling::Declared(subtract(&declared_in(&entry.value, &entry.key)?, &removed, entry)?),
         None => Ceiling::Undeclared(undeclared(entries, kind, base)),
     };
     if kind == DefinitionKind::Skill
@@ -166,7 +166,7 @@ fn removed(entries: &[Entry], kind: DefinitionKind) -> Result<CapabilitySet, Pro
 
 /// The declared ids less the removed ones, where that is exact.
 fn subtract(
-    declared: CapabilitySet,
+    declared: &CapabilitySet,
     removed: &CapabilitySet,
     entry: &Entry,
 ) -> Result<CapabilitySet, Problem> {
@@ -188,9 +188,8 @@ fn subtract(
 /// Names the key that was perhaps meant.
 fn undeclared(entries: &[Entry], kind: DefinitionKind, base: usize) -> Undeclared {
     let key = kind.ceiling_key();
-    let fold = |key: &str| {
-        key.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase()
-    };
+    let fold =
+        |key: &str| key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     let near = |candidate: &str| {
         let folded = fold(candidate);
         folded == "allowedtools" || folded == "tools" || folded == "allowedtool"

@@ -61,9 +61,12 @@ impl Root {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        openat2(self.fd.as_fd(), relative, how).map_err(|errno| match errno {
-            Errno::EXDEV | Errno::ELOOP => ReadError::LeadsOut(self.path.clone()),
-            other => ReadError::Io(other.into()),
+        openat2(self.fd.as_fd(), relative, how).map_err(|errno| {
+            if matches!(errno, Errno::EXDEV | Errno::ELOOP) {
+                ReadError::LeadsOut(self.path.clone())
+            } else {
+                ReadError::Io(errno.into())
+            }
         })
     }
 

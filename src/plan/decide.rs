@@ -621,16 +621,13 @@ impl<'a> Judge<'a> {
         let gated = self.considered.gated.clone();
         self.considered.effective = self.considered.effective.filtered(|id| !gated.contains(id));
         self.considered.subsumed = self.considered.subsumed.filtered(|id| !gated.contains(id));
-        let message = match code {
-            Code::ApprovalExpired => format!("the yes for {} has expired", quoted(&ids)),
-            Code::ApprovalScopeMismatch => {
-                format!("the yes for {} was given for another definition, file or plan", quoted(&ids))
-            }
-            _ => format!(
-                "{} {} for a person's yes",
-                quoted(&ids),
-                if ids.len() == 1 { "waits" } else { "wait" }
-            ),
+        let list = quoted(&ids);
+        let message = if code == Code::ApprovalExpired {
+            format!("the yes for {list} has expired")
+        } else if code == Code::ApprovalScopeMismatch {
+            format!("the yes for {list} was given for another definition, file or plan")
+        } else {
+            format!("{list} {} for a person's yes", if ids.len() == 1 { "waits" } else { "wait" })
         };
         Some(Refusal::new(code, message, "run it at a terminal and answer the question there").about(ids))
     }

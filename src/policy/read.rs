@@ -11,7 +11,7 @@ use super::own_tests::{Expect, PolicyTest};
 use super::{Accept, DelegateCeiling, Limits, Overlay, Paths, Policy, Quota};
 
 /// The largest policy, in bytes.
-pub const MAX_POLICY: usize = 256 * 1024;
+pub(super) const MAX_POLICY: usize = 256 * 1024;
 
 /// The limits where a policy states none.
 const DEFAULT_LIMITS: Limits = Limits {

@@ -117,7 +117,7 @@ impl Profile {
             match piece {
                 Piece::Always(all) => argv.extend(all.iter().map(|a| fill(a, ""))),
                 Piece::ByTools { none, .. } if tools.is_empty() => {
-                    argv.extend(none.iter().map(|a| fill(a, "")))
+                    argv.extend(none.iter().map(|a| fill(a, "")));
                 }
                 Piece::ByTools { some, .. } => argv.extend(some.iter().map(|a| fill(a, ""))),
                 Piece::EachTool(each) => {

@@ -205,10 +205,12 @@ fn judge(row: &Row, found: &Found, corpus: &Path) -> Verdict {
     match (&expected, found) {
         (Expected::Refused | Expected::Scoped, Found::Refused(_)) => Verdict::Agrees,
         (Expected::Ceiling(ids), Found::Ceiling(ours)) if comparable(ours) == *ids => Verdict::Agrees,
-        (Expected::Scoped, Found::Ceiling(ours)) => match holds_patterns_as_scopes(ours, &written_value(row, corpus)) {
-            Ok(()) => Verdict::Allowed(format!("patterns are scopes here: {ours:?}")),
-            Err(why) => Verdict::Wrong(why),
-        },
+        (Expected::Scoped, Found::Ceiling(ours)) => {
+            match holds_patterns_as_scopes(ours, &written_value(row, corpus)) {
+                Ok(()) => Verdict::Allowed(format!("patterns are scopes here: {ours:?}")),
+                Err(why) => Verdict::Wrong(why),
+            }
+        }
         (_, Found::Ceiling(ours)) => {
             let also = row.also.split_once("ceiling:").map(|(_, ids)| list(ids.split(' ').next().unwrap()));
             if also == Some(Expected::Ceiling(comparable(ours))) {
@@ -249,7 +251,8 @@ fn holds_patterns_as_scopes(ours: &BTreeSet<String>, value: &str) -> Result<(), 
     if !ids.iter().any(narrowed) {
         return Err(format!("no scope is left in {ours:?}"));
     }
-    let whole: BTreeSet<String> = bare_words(value).iter().map(|word| mapped(&format!("tool:{word}"))).collect();
+    let whole: BTreeSet<String> =
+        bare_words(value).iter().map(|word| mapped(&format!("tool:{word}"))).collect();
     let widened = |id: &&Capability| {
         matches!(id.kind(), Kind::Tool(name, Reach::Whole) if name.as_str() != "delegate")
             && !whole.contains(id.as_str())
