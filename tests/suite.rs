@@ -14,10 +14,16 @@ mod suite {
     mod algebra;
     mod conformance;
     mod corpus;
+    mod discovery;
+    mod evidence;
     mod frontmatter;
     mod policy;
     mod profiles;
+    mod project;
+    mod readme;
     mod refusals;
+    mod refused_input;
+    mod running;
     mod semantics;
     mod support;
 }

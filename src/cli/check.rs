@@ -298,7 +298,11 @@ fn policy_file(path: &Path, source: &[u8], project: &Project, colour: bool) -> R
             return refused(path, "policy", "POLICY_TEST_FAILED", source, problem, colour);
         }
     }
-    let message = format!("{} of its tests pass", policy.tests.len());
+    let message = match policy.tests.len() {
+        0 => "has no tests of its own".to_owned(),
+        1 => "its test passes".to_owned(),
+        n => format!("its {n} tests pass"),
+    };
     Report { message: Some(message), ..empty(path, "policy", State::Valid) }
 }
 

@@ -135,13 +135,13 @@ pub(super) fn human(
         out.field("env", &launch.env.keys().cloned().collect::<Vec<_>>().join(" "))?;
     }
     if let Some(budget) = considered.budget {
-        out.field(
-            "budget",
-            &format!(
-                "{} ms, {} agents after it, {} levels below it",
-                budget.deadline_ms, budget.agents, budget.depth
-            ),
-        )?;
+        let text = format!(
+            "{}, {} more agents in the tree, {} levels below it",
+            duration(budget.deadline_ms),
+            budget.agents,
+            budget.depth
+        );
+        out.field("budget", &text)?;
     }
     let digests = considered.digests;
     for (label, digest) in
@@ -155,4 +155,14 @@ pub(super) fn human(
         out.say(&format!("note: it goes before {}", printable(&path.display().to_string())));
     }
     Ok(())
+}
+
+/// A time as it is written in a policy.
+fn duration(ms: u64) -> String {
+    match (ms % 3_600_000, ms % 60_000, ms % 1000) {
+        (0, ..) => format!("{}h", ms / 3_600_000),
+        (_, 0, _) => format!("{}m", ms / 60_000),
+        (.., 0) => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
+    }
 }

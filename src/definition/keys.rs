@@ -198,11 +198,19 @@ fn undeclared(entries: &[Entry], kind: DefinitionKind, base: usize) -> Undeclare
         .iter()
         .find(|entry| near(&entry.key))
         .map(|entry| {
-            (entry, format!("`{}` is not the declaration of {} {}", entry.key, article(kind), kind.as_str()))
+            (
+                entry,
+                format!(
+                    "has `{}`, which does not declare the tools of {} {}",
+                    entry.key,
+                    article(kind),
+                    kind.as_str()
+                ),
+            )
         })
         .or_else(|| {
             nested(entries, &near).map(|(inside, entry)| {
-                (entry, format!("`{}` inside `{inside}` is not the declaration", entry.key))
+                (entry, format!("has `{}` inside `{inside}`, which declares nothing there", entry.key))
             })
         });
     let problem = match near_miss {

@@ -3,10 +3,10 @@
 use depute_ledger::Digest;
 
 use crate::capability::{
-    AskedId, Bound, Capability, CapabilitySet, Cover, Kind, Subsumption, resolve, vocabulary,
+    AskedId, Bound, Capability, CapabilitySet, Cover, Kind, Subsumption, WorkspaceId, resolve, vocabulary,
 };
 use crate::definition::{Ceiling, Definition};
-use crate::policy::{DelegateCeiling, Policy};
+use crate::policy::{DelegateCeiling, Policy, Quota};
 use crate::runtime::{EnvValue, Launch, NodePaths};
 
 use super::decision::{Budget, Considered, Decision, Digests, Hold, Plan, Refused};
@@ -89,11 +89,13 @@ impl<'a> Judge<'a> {
         self.everything_has_an_enforcer()?; // 14
         let launch = self.launch_can_be_made(definition)?;
         let gates = self.gates_are_satisfied(); // 15
-        let budget = self.budget_is_reservable()?; // 16
-        self.resources_are_locatable()?; // 17
+        let budget = self.budget_is_reservable(); // 16
+        // A hold names the budget too, but whether there is one is not what it waits for.
         if let Some(waiting) = gates {
             return Ok(Outcome::Wait(Box::new(waiting)));
         }
+        let budget = budget?;
+        self.resources_are_locatable()?; // 17
         let paths = self.situation.facts.paths.clone();
         Ok(Outcome::Plan(Box::new(Plan {
             subject: self.situation.subject(),
@@ -143,6 +145,7 @@ impl<'a> Judge<'a> {
                 .number("limit", MAX_TASK),
             );
         }
+        self.workspace_id()?;
         match self.request.subject {
             Subject::Inline if !self.policy.inline => refuse(Refusal::new(
                 Code::RequestMalformed,
@@ -155,6 +158,22 @@ impl<'a> Judge<'a> {
                 "add `--use`",
             )),
             Subject::Inline | Subject::Definition(_) => Ok(()),
+        }
+    }
+
+    /// The workspace that is asked for, as an authority.
+    fn workspace_id(&self) -> Check<Option<Capability>> {
+        let Some(workspace) = &self.request.workspace else { return Ok(None) };
+        match WorkspaceId::parse(workspace) {
+            Ok(id) => Ok(Some(Kind::Workspace(id).into())),
+            Err(error) => refuse(
+                Refusal::new(
+                    Code::RequestMalformed,
+                    format!("`{workspace}` is no id of a workspace: it {error}"),
+                    "name a registered workspace",
+                )
+                .about([workspace]),
+            ),
         }
     }
 
@@ -189,19 +208,8 @@ impl<'a> Judge<'a> {
     /// the workspace it was granted for.
     fn workspace_may_be_routed_to(&self) -> Check<CapabilitySet> {
         let held = &self.situation.facts.holder.delegate;
-        let Some(workspace) = &self.request.workspace else {
+        let (Some(workspace), Some(capability)) = (&self.request.workspace, self.workspace_id()?) else {
             return Ok(held.clone());
-        };
-        let id = format!("workspace:{workspace}");
-        let Ok(capability) = id.parse::<Capability>() else {
-            return refuse(
-                Refusal::new(
-                    Code::RequestMalformed,
-                    format!("`{workspace}` is no id of a workspace"),
-                    "name a registered workspace",
-                )
-                .about([id]),
-            );
         };
         if !self.situation.facts.workspaces.contains(workspace) {
             return refuse(
@@ -257,7 +265,14 @@ impl<'a> Judge<'a> {
                     .near(places.clone()),
                 );
             }
-            DefinitionFact::Inline => return Ok(None),
+            // A situation that does not fit its request grants nothing.
+            DefinitionFact::Inline => {
+                return refuse(Refusal::new(
+                    Code::UnknownDefinition,
+                    format!("nobody has looked for the definition `{reference}`"),
+                    "this is a defect of the program that asked; report it",
+                ));
+            }
             DefinitionFact::Unreadable { origin, trusted, .. } => (*origin, *trusted),
             DefinitionFact::Read { origin, trusted, .. } => (*origin, *trusted),
         };
@@ -290,6 +305,13 @@ impl<'a> Judge<'a> {
         let (DefinitionFact::Read { tree, place, .. }, Some(definition)) =
             (&self.situation.facts.definition, definition)
         else {
+            if self.request.subject != Subject::Inline {
+                return refuse(Refusal::new(
+                    Code::DefinitionUnreadable,
+                    "the definition is known, and its bytes are not at hand",
+                    "this is a defect of the program that asked; report it",
+                ));
+            }
             // Inline: what is asked is the ceiling, and nothing bounds it but the parent.
             let asked = self.considered.asked.iter();
             let uses = asked
@@ -679,6 +701,18 @@ impl<'a> Judge<'a> {
                 );
             }
         }
+        for (what, quota) in [("tokens", limits.tokens), ("usd", limits.micro_usd)] {
+            if quota == Quota::AtMost(0) {
+                return refuse(
+                    Refusal::new(
+                        Code::BudgetExceeded,
+                        format!("the policy allows 0 {what}, and any child may spend some"),
+                        self.policy_fix("limits", &format!("raises `{what}` above 0, or sets it to null")),
+                    )
+                    .number("limit", 0),
+                );
+            }
+        }
         let left = limits.deadline_ms.saturating_sub(used.elapsed_ms).min(limits.child_deadline_ms);
         let asked = self.request.budget.and_then(|budget| budget.deadline_ms);
         let deadline_ms = asked.unwrap_or(left);
@@ -731,9 +765,15 @@ impl<'a> Judge<'a> {
                 Decision::Granted(_)
             )
         };
-        let fits: Vec<Capability> =
-            self.asked_ids().filter(|id| passes(std::slice::from_ref(*id))).cloned().collect();
-        if fits.is_empty() || !passes(&fits) {
+        // One by one, since what passes alone may not pass beside another.
+        let mut fits = Vec::new();
+        for id in self.asked_ids() {
+            fits.push(id.clone());
+            if !passes(&fits) {
+                fits.pop();
+            }
+        }
+        if fits.is_empty() {
             return refusal;
         }
         let list: Vec<&str> = fits.iter().map(Capability::as_str).collect();

@@ -246,6 +246,10 @@ impl Profile {
     #[must_use]
     pub fn implied(&self, ids: &CapabilitySet, tier: Tier, table: &Subsumption) -> CapabilitySet {
         let mut implied = ids.clone();
+        // No tier makes a scope of commands true: what runs one program can start another.
+        for id in ids.iter().filter(|id| self.runs_programs(id)) {
+            implied.insert(id.unscoped());
+        }
         if tier != Tier::Zero || !ids.iter().any(|id| self.runs_programs(id)) {
             return implied;
         }

@@ -1,0 +1,345 @@
+//! Children that run: what they get, what they do not, and how they end.
+
+use std::process::Command;
+
+use super::project::{Project, ran};
+
+/// A policy that lets a shell run, by name.
+const SHELL: &str = "\
+version: 1
+grant: [tool:bash, agent:*]
+accept: [{id: tool:bash, as: advisory, why: a test}]
+runtime: {default: command}
+";
+
+fn shell() -> Project {
+    let project = Project::new();
+    project.skill("worker", "Bash").write("policy.yaml", SHELL);
+    project
+}
+
+const RUN: [&str; 5] = ["--policy", "policy.yaml", "run", "worker", "--trust-workspace"];
+
+fn run<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let mut args: Vec<&str> = RUN.to_vec();
+    args.extend(more);
+    args
+}
+
+#[test]
+fn the_demo_shows_a_grant_a_refusal_and_a_ledger_that_verifies() {
+    let project = Project::new();
+    let scratch = tempfile::tempdir().unwrap();
+    let output = project.command(&["demo"]).env("TMPDIR", scratch.path()).output().unwrap();
+    let demo = ran(output);
+    assert_eq!(demo.code, 0, "{}{}", demo.stdout, demo.stderr);
+    for line in [
+        "allowed-tools: Read, Grep",
+        "use          tool:grep, tool:read",
+        "denied  write README.txt",
+        "README.txt is as it was",
+        "CAPABILITY_ESCALATION",
+        "`--use tool:read` would pass now",
+        "intact",
+        "1 granted, 0 held, 1 refused",
+        "Nothing in the kernel holds yet",
+    ] {
+        assert!(demo.stdout.contains(line), "`{line}` is not in\n{}", demo.stdout);
+    }
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "the demo leaves nothing behind");
+}
+
+#[test]
+fn a_child_gets_its_tools_and_no_more() {
+    let project = Project::new();
+    project.skill("reader", "Read").write("in.txt", "before").write(
+        "policy.yaml",
+        "version: 1\ngrant: [tool:read, tool:write, agent:*]\nruntime: {default: scripted}\n",
+    );
+    let steps = "read in.txt\nwrite in.txt after\nread ../outside\n";
+    project.write("../outside", "secret");
+    let narrow =
+        project.run(&["--policy", "policy.yaml", "run", "reader", "--trust-workspace", "--task", steps]);
+    assert_eq!(narrow.code, 0, "{}", narrow.stderr);
+    assert!(narrow.stdout.contains("ok      read in.txt: 6 bytes"), "{}", narrow.stdout);
+    assert!(narrow.stdout.contains("denied  write in.txt"), "{}", narrow.stdout);
+    assert!(narrow.stdout.contains("failed  read ../outside"), "{}", narrow.stdout);
+    assert_eq!(std::fs::read_to_string(project.root().join("in.txt")).unwrap(), "before");
+    // The same steps with the tool granted do write.
+    project.skill("writer", "Read, Write");
+    let wide =
+        project.run(&["--policy", "policy.yaml", "run", "writer", "--trust-workspace", "--task", steps]);
+    assert!(wide.stdout.contains("ok      write in.txt"), "{}", wide.stdout);
+    assert_eq!(std::fs::read_to_string(project.root().join("in.txt")).unwrap(), "after\n");
+}
+
+#[test]
+fn a_path_scope_bounds_the_tool_that_it_narrows() {
+    let project = Project::new();
+    project
+        .skill("scribe", "Write(notes/**)")
+        .write("notes/.keep", "")
+        .write("policy.yaml", "version: 1\ngrant: [tool:write, agent:*]\nruntime: {default: scripted}\n");
+    let ran = project.run(&[
+        "--policy",
+        "policy.yaml",
+        "run",
+        "scribe",
+        "--trust-workspace",
+        "--task",
+        "write notes/a.md yes\nwrite a.md no\nwrite notes/../b.md no",
+    ]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert!(project.root().join("notes/a.md").exists(), "{}", ran.stdout);
+    assert!(!project.root().join("a.md").exists());
+    assert!(!project.root().join("b.md").exists());
+}
+
+#[test]
+fn raw_steps_ignore_the_allowlist_and_nothing_claims_otherwise() {
+    let project = Project::new();
+    project
+        .skill("reader", "Read")
+        .write("policy.yaml", "version: 1\ngrant: [tool:read, agent:*]\nruntime: {default: scripted}\n");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let steps = format!(
+        "write tool.txt x\nraw_open write raw.txt\nraw_exec /bin/touch exec.txt\nraw_connect {}\n",
+        listener.local_addr().unwrap()
+    );
+    let (code, value) =
+        project.json(&["--policy", "policy.yaml", "run", "reader", "--trust-workspace", "--task", &steps]);
+    assert_eq!(code, 0);
+    assert!(!project.root().join("tool.txt").exists());
+    assert!(project.root().join("raw.txt").exists());
+    assert!(project.root().join("exec.txt").exists());
+    assert!(listener.accept().is_ok());
+    // Tier 0 and the runtime's flag are all that the record claims.
+    assert_eq!(value["tier"], "0");
+    assert_eq!(value["enforcement"][0]["by"], "runtime");
+}
+
+#[test]
+fn the_environment_is_built_from_nothing() {
+    let project = shell();
+    let secret = |policy: &str| {
+        project.write("policy.yaml", policy);
+        let output = project
+            .command(&run(&["--task", "env"]))
+            .env("SECRET_TOKEN", "hunter2")
+            .env("LD_PRELOAD_X", "x")
+            .output()
+            .unwrap();
+        ran(output)
+    };
+    let without = secret(SHELL);
+    let mut names: Vec<&str> =
+        without.stdout.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    names.sort_unstable();
+    // The shell itself sets PWD.
+    assert_eq!(
+        names,
+        ["HOME", "LANG", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "TERM", "TMPDIR", "XDG_CONFIG_HOME"]
+    );
+    let with = secret(&format!("{SHELL}env: [SECRET_TOKEN]\n"));
+    assert!(with.stdout.contains("SECRET_TOKEN=hunter2"), "{}", with.stdout);
+    // The name is recorded, the value is not.
+    let ledger = every_byte_below(&project.ledger());
+    assert!(ledger.contains("SECRET_TOKEN"));
+    assert!(!ledger.contains("hunter2"));
+}
+
+#[test]
+fn private_directories_are_private_and_gone_afterwards() {
+    let project = shell();
+    let ran = project.run(&run(&["--task", "stat -c '%a %n' $HOME $TMPDIR $HOME/..; echo x > $HOME/left"]));
+    let modes: Vec<&str> =
+        ran.stdout.lines().filter_map(|line| line.split_once(' ')).map(|(mode, _)| mode).collect();
+    assert_eq!(modes, ["700", "700", "700"], "{}", ran.stdout);
+    let home = ran.stdout.lines().next().unwrap().split_once(' ').unwrap().1;
+    assert!(!std::path::Path::new(home).exists());
+}
+
+#[test]
+fn a_task_is_input_and_never_an_argument() {
+    let project = shell();
+    for task in ["-n", "--help", "@policy.yaml", "/bin/true", "$(touch pwned)x", "echo 'a b'; exit 7"] {
+        let (_, value) = project.json(&run(&["--task", task]));
+        assert_eq!(value["argv"], serde_json::json!(["/bin/sh", "-c", "eval \"$(cat)\""]), "{task}");
+    }
+    // It does reach the child, whole.
+    let mut big = "#".repeat(10 * 1024 * 1024);
+    big.push_str("\necho whole; exit 7\n");
+    project.write("task", big);
+    let ran = project.run(&run(&["--task-file", "task"]));
+    assert_eq!((ran.code, ran.stdout.as_str()), (7, "whole\n"), "{}", ran.stderr);
+    // What the command starts finds no task on its own input.
+    let ran = project.run(&run(&["--task", "cat; echo end"]));
+    assert_eq!(ran.stdout, "end\n");
+}
+
+#[test]
+fn neither_task_nor_answer_nor_talk_is_on_the_ledger() {
+    let project = shell();
+    let ran = project.run(&run(&["--task", "echo ans$((40+2))wer; echo ta$((40+2))lk >&2 # tasktext"]));
+    assert_eq!(ran.stdout, "ans42wer\n");
+    assert!(ran.stderr.contains("| ta42lk"));
+    let ledger = every_byte_below(&project.ledger());
+    for text in ["tasktext", "ans42wer", "ta42lk"] {
+        assert!(!ledger.contains(text), "{text}");
+    }
+    assert!(ledger.contains("hmac-sha256:"));
+}
+
+#[test]
+fn a_childs_end_is_told_and_recorded() {
+    let project = shell();
+    for (task, code, ending, recorded) in [
+        ("exit 0", 0, "exited", "exited"),
+        ("exit 3", 3, "exited", "exited"),
+        ("kill -9 $$", 137, "signalled", "signalled"),
+    ] {
+        let (found, value) = project.json(&run(&["--task", task]));
+        assert_eq!((found, value["outcome"]["ending"].as_str()), (code, Some(ending)), "{task}");
+        let records = project.records(&project.ledger());
+        let exit = records.iter().rev().find(|record| record["kind"] == "exit").unwrap();
+        assert_eq!(exit["body"]["outcome"], recorded, "{task}");
+    }
+}
+
+#[test]
+fn a_deadline_ends_the_whole_group() {
+    let project = shell();
+    // A child that ignores the polite signal, with another in its group that would write later.
+    let fifo = project.root().join("alive");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let task = "trap '' TERM; (trap '' TERM; exec 3<>alive; while :; do sleep 1; done) & exec 3<>alive; while :; do sleep 1; done";
+    let (code, value) = project.json(&run(&["--task", task, "--deadline", "300ms"]));
+    assert_eq!(code, 85);
+    assert_eq!(value["outcome"]["code"], "CHILD_TIMED_OUT");
+    // Nobody holds the pipe any more: opening it to write without waiting finds no reader.
+    let open = nix::fcntl::open(
+        &fifo,
+        nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_NONBLOCK,
+        nix::sys::stat::Mode::empty(),
+    );
+    assert_eq!(open.err(), Some(nix::errno::Errno::ENXIO));
+}
+
+#[test]
+fn what_a_child_leaves_in_its_group_ends_with_it() {
+    let project = shell();
+    let fifo = project.root().join("alive");
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let ran = project.run(&run(&["--task", "(exec 3<>alive; while :; do sleep 1; done) & echo done"]));
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"));
+    let open = nix::fcntl::open(
+        &fifo,
+        nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_NONBLOCK,
+        nix::sys::stat::Mode::empty(),
+    );
+    assert_eq!(open.err(), Some(nix::errno::Errno::ENXIO));
+}
+
+#[test]
+fn an_answer_is_bounded_and_what_was_cut_is_said() {
+    let project = shell();
+    let (code, value) = project.json(&run(&["--task", "head -c 3000000 /dev/zero | tr '\\0' x"]));
+    assert_eq!(code, 0);
+    let output = &value["outcome"]["output"];
+    assert_eq!((output["bytes"].as_u64(), output["truncated"].as_bool()), (Some(3_000_000), Some(true)));
+    assert_eq!(output["text"].as_str().unwrap().len(), 1024 * 1024);
+    let kept = std::fs::read(output["file"].as_str().unwrap()).unwrap();
+    assert_eq!(kept.len(), 1024 * 1024);
+    assert_eq!(output["digest"], depute_ledger::Digest::of(&kept).to_string());
+}
+
+#[test]
+fn two_runs_at_once_are_both_recorded() {
+    let project = shell();
+    let children: Vec<_> = (0..8)
+        .map(|n| {
+            project
+                .command(&run(&["--quiet", "--task", &format!("echo {n}")]))
+                .stdout(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+        })
+        .collect();
+    let mut answers: Vec<String> =
+        children.into_iter().map(|child| ran(child.wait_with_output().unwrap()).stdout).collect();
+    answers.sort();
+    assert_eq!(answers.concat(), "0\n1\n2\n3\n4\n5\n6\n7\n");
+    let report = depute_ledger::verify(&project.ledger(), &depute_ledger::VerifyOptions::new()).unwrap();
+    assert!(report.is_intact());
+    assert_eq!((report.semantics.granted, report.semantics.spawns), (8, 8));
+    assert!(report.semantics.outcome_unknown.is_empty());
+}
+
+#[test]
+fn a_gate_asks_at_the_terminal_and_nowhere_else() {
+    let gated = format!("{SHELL}gates: [tool:bash]\n");
+    let answer = |text: &str| {
+        let project = shell();
+        project.write("policy.yaml", &gated);
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let mut all = vec!["--ctty", "--wait", env!("CARGO_BIN_EXE_depute")];
+        let args = run(&["--task", "touch started"]);
+        all.extend(args);
+        let mut command = project.surround(Command::new("setsid"), &all);
+        command.stdin(std::process::Stdio::from(pty.slave));
+        std::io::Write::write_all(&mut std::fs::File::from(pty.master.try_clone().unwrap()), text.as_bytes())
+            .unwrap();
+        let ran = ran(command.output().unwrap());
+        let records = project.records(&project.ledger());
+        let approvals: Vec<serde_json::Value> =
+            records.into_iter().filter(|record| record["kind"] == "approval").collect();
+        (ran.code, project.root().join("started").exists(), approvals)
+    };
+    let (code, started, approvals) = answer("y\n");
+    assert_eq!((code, started), (0, true));
+    assert_eq!(approvals[0]["body"]["outcome"], "granted");
+    assert_eq!(approvals[0]["body"]["scope"], "once");
+    assert!(approvals[0]["body"]["plan"].as_str().unwrap().starts_with("sha256:"));
+    for no in ["n\n", "\n", "yep\n"] {
+        let (code, started, approvals) = answer(no);
+        assert_eq!((code, started), (81, false), "{no:?}");
+        assert_eq!(approvals[0]["body"]["outcome"], "denied");
+    }
+    // Without a terminal nobody is asked, whatever is on standard input.
+    let project = shell();
+    project.write("policy.yaml", &gated);
+    let ran = project.run(&run(&["--task", "touch started"]));
+    assert_eq!((ran.code, project.root().join("started").exists()), (81, false));
+    assert!(ran.stdout.contains("GATED_UNAPPROVED"), "{}", ran.stdout);
+}
+
+#[test]
+fn a_runtime_that_is_only_planned_is_not_started() {
+    let project = Project::new();
+    project.skill("reader", "Read").write("policy.yaml", "version: 1\ngrant: [tool:read, agent:*]\naccept: [{id: tool:read, as: advisory, why: a test}]\nruntime: {default: pi, model: mock/mock-model}\n");
+    let args =
+        |command| vec!["--policy", "policy.yaml", command, "reader", "--trust-workspace", "--task", "x"];
+    assert_eq!(project.json(&args("plan")).0, 0);
+    let (code, value) = project.json(&args("run"));
+    assert_eq!((code, value["outcome"]["code"].as_str()), (85, Some("EXECUTOR_UNAVAILABLE")));
+}
+
+#[test]
+fn talk_cannot_move_the_cursor() {
+    let project = shell();
+    let ran = project.run(&run(&["--task", "printf '\\033[2Jboo\\n' >&2"]));
+    assert!(ran.stderr.contains("| \\u{1b}[2Jboo"), "{}", ran.stderr);
+}
+
+fn every_byte_below(dir: &std::path::Path) -> String {
+    let mut text = String::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            text.push_str(&every_byte_below(&path));
+        } else if path.file_name().unwrap() != "key" {
+            text.push_str(&String::from_utf8_lossy(&std::fs::read(&path).unwrap()));
+        }
+    }
+    text
+}
