@@ -1,4 +1,4 @@
-//! Exit codes: stable, documented in the README, and clear of a child's own.
+//! Exit codes: stable, documented in the README. A child's own code is passed through.
 
 #![forbid(unsafe_code)]
 

@@ -51,6 +51,48 @@ pub fn uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
+/// Makes this process fit to hold what its children must not have.
+///
+/// A write beyond a file size limit becomes an error instead of this process's end (children start
+/// with an empty signal mask). What a child leaves behind becomes a child of this process, so that it
+/// can be ended. And children of the same user can no longer read this process's memory or the
+/// environment it was started with.
+///
+/// # Errors
+/// Where the kernel says no.
+pub fn harden() -> io::Result<()> {
+    let mut limit = nix::sys::signal::SigSet::empty();
+    limit.add(nix::sys::signal::Signal::SIGXFSZ);
+    limit.thread_block()?;
+    nix::sys::prctl::set_child_subreaper(true)?;
+    nix::sys::prctl::set_dumpable(false)?;
+    Ok(())
+}
+
+/// Whether this process runs below a node of some session: its environment says so, or a process it
+/// descends from is another `depute`.
+#[must_use]
+pub fn is_inside_node() -> bool {
+    if env_var(crate::runtime::NODE_VARIABLE).is_some() {
+        return true;
+    }
+    let name = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let parent = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, after) = stat.rsplit_once(')')?;
+        after.split_whitespace().nth(1).map(str::to_owned)
+    };
+    let own = name("self");
+    let mut ancestor = parent("self");
+    while let Some(pid) = ancestor.filter(|pid| pid != "0") {
+        if name(&pid) == own {
+            return true;
+        }
+        ancestor = parent(&pid);
+    }
+    false
+}
+
 /// Who this process is, for the ledger's `session` record.
 #[must_use]
 pub fn who() -> Who {

@@ -408,7 +408,7 @@ body! {
         /// The length in bytes.
         bytes: u64,
         /// The digest of the bytes that were kept.
-        digest: Digest,
+        digest: KeyedDigest,
         /// Whether some were not kept.
         truncated: bool,
     }

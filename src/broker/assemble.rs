@@ -52,6 +52,16 @@ pub struct Assembled {
 /// A [`Diagnostic`] where the file cannot be read or is no policy. There is no falling through to the
 /// next one.
 pub fn load_policy(named: Option<&Path>, project: &Project) -> Result<(Policy, String), Box<Diagnostic>> {
+    let narrowing = project.root.join(".depute/policy.yaml");
+    if narrowing.symlink_metadata().is_ok() {
+        let problem = Problem::new(
+            "not-supported",
+            0..0,
+            "a policy inside the workspace cannot be honoured yet, so it is refused rather than ignored",
+        )
+        .fix("remove it");
+        return Err(Box::new(Diagnostic::new(&narrowing.display().to_string(), b"", problem)));
+    }
     let path = match named {
         Some(path) => path,
         None => match [&project.policy, &project.user_policy]
@@ -94,7 +104,14 @@ pub fn load_profile(name: &str, project: &Project) -> Result<Profile, Box<Diagno
         let problem = Problem::new("unknown-runtime", 0..0, format!("there is no runtime `{name}`")).fix(fix);
         return Err(Box::new(Diagnostic::new("--runtime", b"", problem)));
     };
-    Profile::read(&source).map_err(|problem| Box::new(Diagnostic::new(&shown, &source, problem)))
+    let profile = Profile::read(&source).and_then(|profile| {
+        if profile.runtime == name {
+            return Ok(profile);
+        }
+        let message = format!("says that it is `{}`, and is asked for as `{name}`", profile.runtime);
+        Err(Problem::new("profile-name", 0..0, message).fix("let `runtime` and the file name agree"))
+    });
+    profile.map_err(|problem| Box::new(Diagnostic::new(&shown, &source, problem)))
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
@@ -137,6 +154,15 @@ pub fn assemble(
             (found.definition, found.fact, found.shadowed)
         }
     };
+    let text = |path: &Path| {
+        let lossy = || {
+            std::io::Error::other(format!(
+                "the path `{}` is not UTF-8, and would be another one if written down",
+                path.display()
+            ))
+        };
+        path.to_str().map(str::to_owned).ok_or_else(lossy)
+    };
     let facts = Facts {
         node: NodeFacts { path: "1".to_owned(), depth: 1 },
         holder: Grant { uses: policy.grant.uses.clone(), delegate: policy.grant.delegate.clone() },
@@ -147,9 +173,9 @@ pub fn assemble(
         used: Usage::default(),
         workspaces: Vec::new(),
         paths: NodePaths {
-            private: private.display().to_string(),
-            workspace: place.project.root.display().to_string(),
-            itself: host::this_binary()?.display().to_string(),
+            private: text(private)?,
+            workspace: text(&place.project.root)?,
+            itself: text(&host::this_binary()?)?,
         },
         task_digest,
     };

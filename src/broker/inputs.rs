@@ -3,10 +3,14 @@
 
 use depute_ledger::{AppendError, Digest, Ledger, record};
 
+use crate::capability::AskedId;
 use crate::definition::{Definition, DefinitionKind};
-use crate::plan::{DefinitionFact, Facts, Request, Situation, Subject};
+use crate::plan::{AskedDelegate, AskedUse, DefinitionFact, Facts, Request, Situation, Subject};
+
 use crate::policy::Policy;
 use crate::runtime::Profile;
+
+use super::record::recordable;
 
 /// The bytes that a decision rests on. Texts as read; derived values in one canonical JSON form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,18 +31,35 @@ pub fn catalog(profile: &Profile) -> serde_json::Value {
 }
 
 impl Inputs {
-    /// The inputs of a decision on this request.
+    /// The inputs of a decision on this request. Malformed ids are kept by their keyed digests.
     ///
     /// # Errors
     /// Where a value has no JSON form.
-    pub fn of(policy: &Policy, request: &Request, situation: &Situation) -> Result<Self, serde_json::Error> {
+    pub fn of(
+        policy: &Policy,
+        request: &Request,
+        situation: &Situation,
+        ledger: &Ledger,
+    ) -> Result<Self, serde_json::Error> {
+        let recorded = |ids: &[AskedId]| ids.iter().map(|id| recordable(id, ledger)).collect();
+        let request = Request {
+            uses: match &request.uses {
+                AskedUse::WholeCeiling => AskedUse::WholeCeiling,
+                AskedUse::Exactly(ids) => AskedUse::Exactly(recorded(ids)),
+            },
+            delegate: match &request.delegate {
+                AskedDelegate::Unstated => AskedDelegate::Unstated,
+                AskedDelegate::Exactly(ids) => AskedDelegate::Exactly(recorded(ids)),
+            },
+            ..request.clone()
+        };
         Ok(Self {
             policy: policy.source.clone(),
             definition: situation.definition.as_ref().map(|definition| definition.bytes().to_vec()),
             profile: situation.profile.source.clone(),
             catalog: serde_json::to_vec(&catalog(&situation.profile))?,
             situation: serde_json::to_vec(&situation.facts)?,
-            request: serde_json::to_vec(request)?,
+            request: serde_json::to_vec(&request)?,
         })
     }
 

@@ -8,6 +8,8 @@
 #![expect(clippy::disallowed_methods, reason = "the broker acts on files and starts programs")]
 
 mod assemble;
+mod drive;
+mod enter;
 mod executor;
 mod gate;
 mod inputs;
@@ -15,6 +17,7 @@ mod record;
 mod session;
 
 pub use assemble::{Assembled, Place, assemble, load_policy, load_profile};
+pub use enter::enter;
 pub use executor::{Ending, Outcome};
 pub use gate::Terminal;
 pub use inputs::{Inputs, catalog};

@@ -3,19 +3,19 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use depute_ledger::{AppendError, Ledger, OpenError, record};
+use depute_ledger::{AppendError, Ledger, OpenError, Recorded, record};
 use uuid::Uuid;
 
 use crate::host;
-use crate::plan::{Approval, Decision, Hold, Plan, Request, Scope, Strength, decide};
+use crate::plan::{Approval, Decision, Hold, Plan, Refused, Request, Scope, Strength, decide};
 use crate::policy::Policy;
 use crate::runtime::{Profile, Starts};
 
 use super::assemble::{Place, assemble};
-use super::executor::{self, Ending, Outcome};
+use super::executor::{self, Outcome};
 use super::gate::Terminal;
 use super::inputs::Inputs;
-use super::record as lines;
+use super::record::Line;
 
 /// Why a session could not go on. Nothing was started that is not on the ledger.
 #[derive(Debug, thiserror::Error)]
@@ -59,26 +59,24 @@ pub struct Session {
     directory: PathBuf,
 }
 
+/// A decision on the ledger. Only a granted one holds something that can be started.
+struct Decided {
+    decision: Decision,
+    plan: Option<Recorded<Box<Plan>>>,
+    seq: u64,
+    shadowed: Vec<PathBuf>,
+}
+
 impl Session {
     /// Opens the ledger and makes the session's id. `sessions` is where private directories go.
     ///
     /// # Errors
     /// [`SessionError::Open`].
     pub fn open(ledger: &Path, sessions: &Path, policy: Policy, place: Place) -> Result<Self, SessionError> {
-        // A write beyond a file size limit is to be an error, not the end of this process. A blocked
-        // signal does that, and children start with an empty mask.
-        let mut limit = nix::sys::signal::SigSet::empty();
-        limit.add(nix::sys::signal::Signal::SIGXFSZ);
-        limit.thread_block().map_err(io::Error::from)?;
+        host::harden()?;
         let ledger = Ledger::open(ledger, &host::who())?;
         let id = host::new_id();
         Ok(Self { ledger, policy, place, id, directory: sessions.join(id.to_string()) })
-    }
-
-    /// The ledger.
-    #[must_use]
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
     }
 
     /// Decides a request, records the decision, and runs what was granted. Where a gate waits and a
@@ -94,44 +92,24 @@ impl Session {
         terminal: Option<Terminal>,
     ) -> Result<Ended, SessionError> {
         let node = host::new_id();
-        let first = self.decide(request, &task, profile, node, Vec::new())?;
-        let (decided, shadowed) = match (&first.decision, terminal) {
-            (Decision::Held(hold), Some(terminal)) if profile.starts == Starts::Yes => {
-                let approvals = self.ask(terminal, hold, node)?;
-                if approvals.is_empty() {
-                    (
-                        Decided {
-                            decision: first.decision,
-                            recorded: None,
-                            seq: first.seq,
-                            shadowed: Vec::new(),
-                        },
-                        first.shadowed,
-                    )
-                } else {
-                    (self.decide(request, &task, profile, node, approvals)?, first.shadowed)
-                }
+        let mut decided = self.decide(request, &task, profile, node, Vec::new())?;
+        if let (Decision::Held(hold), Some(terminal), Starts::Yes) =
+            (&mut decided.decision, terminal, &profile.starts)
+        {
+            let approvals = self.ask(terminal, hold, node)?;
+            if !approvals.is_empty() {
+                decided = self.decide(request, &task, profile, node, approvals)?;
             }
-            _ => {
-                let shadowed = first.shadowed.clone();
-                (first, shadowed)
-            }
-        };
-        let outcome = match (decided.recorded, &profile.starts) {
+        }
+        let outcome = match (decided.plan, &profile.starts) {
             (None, _) => None,
-            (Some(_), Starts::PlannedOnly(why)) => {
-                let why = format!("the runtime `{}` can only be planned yet: {why}", profile.runtime);
-                Some(Outcome {
-                    ending: Ending::NotLaunched(why),
-                    output: Vec::new(),
-                    output_bytes: 0,
-                    output_file: None,
-                    duration_ms: 0,
-                })
-            }
+            (Some(_), Starts::PlannedOnly(why)) => Some(Outcome::not_launched(format!(
+                "the runtime `{}` can only be planned yet: {why}",
+                profile.runtime
+            ))),
             (Some(plan), Starts::Yes) => Some(executor::run(&self.ledger, node, &plan, task)?),
         };
-        Ok(Ended { node, decision: decided.decision, seq: decided.seq, shadowed, outcome })
+        Ok(Ended { node, decision: decided.decision, seq: decided.seq, shadowed: decided.shadowed, outcome })
     }
 
     fn decide(
@@ -146,27 +124,51 @@ impl Session {
         let digest = Some(self.ledger.keyed_digest(task));
         let assembled =
             assemble(&self.policy, request, profile.clone(), &self.place, &private, digest, approvals)?;
-        let situation = &assembled.situation;
+        let (situation, shadowed) = (&assembled.situation, assembled.shadowed);
         let decision = decide(&self.policy, request, situation);
-        let inputs = Inputs::of(&self.policy, request, situation)?.store(&self.ledger)?;
-        let line = lines::decision(node, request, situation, &decision, inputs);
-        let plan: Option<Box<Plan>> = match &decision {
-            Decision::Granted(plan) => Some(plan.clone()),
-            Decision::Held(_) | Decision::Refused(_) => None,
-        };
-        let (recorded, seq) = match plan {
-            Some(plan) => {
-                let recorded = self.ledger.record(node, plan, |_| line.into())?;
-                let seq = recorded.receipt().seq;
-                (Some(recorded), seq)
+        let inputs = Inputs::of(&self.policy, request, situation, &self.ledger)?.store(&self.ledger)?;
+        let line = Line { node, request, situation, inputs, ledger: &self.ledger };
+        let appended = match &decision {
+            Decision::Granted(plan) => {
+                self.ledger.record(node, plan.clone(), |plan| line.granted(plan).into()).map(|recorded| {
+                    let seq = recorded.receipt().seq;
+                    (Some(recorded), seq)
+                })
             }
-            None => (None, self.ledger.append(node, line)?.seq),
+            Decision::Held(hold) => self
+                .ledger
+                .append(node, line.stopped(record::Verdict::Held, &hold.considered, &hold.refusal))
+                .map(|receipt| (None, receipt.seq)),
+            Decision::Refused(refused) => self
+                .ledger
+                .append(node, line.stopped(record::Verdict::Refused, &refused.considered, &refused.refusal))
+                .map(|receipt| (None, receipt.seq)),
         };
-        Ok(Decided { decision, recorded, seq, shadowed: assembled.shadowed })
+        match appended {
+            Ok((plan, seq)) => Ok(Decided { decision, plan, seq, shadowed }),
+            // What cannot be recorded whole is not granted. That is recorded, and the stored inputs
+            // hold what the line cannot.
+            Err(AppendError::TooLong { len, .. }) => {
+                let refused = Refused::too_long_to_record(len);
+                let short = line.stopped(record::Verdict::Refused, &refused.considered, &refused.refusal);
+                let seq = self
+                    .ledger
+                    .append(node, record::Decision { parent_grant: record::GrantLists::default(), ..short })?
+                    .seq;
+                Ok(Decided { decision: Decision::Refused(Box::new(refused)), plan: None, seq, shadowed })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
-    /// Asks at the terminal, and records the answer for each id before it counts.
-    fn ask(&self, mut terminal: Terminal, hold: &Hold, node: Uuid) -> Result<Vec<Approval>, SessionError> {
+    /// Asks at the terminal, and records the answer for each id before it counts. A no stays with the
+    /// hold, in words.
+    fn ask(
+        &self,
+        mut terminal: Terminal,
+        hold: &mut Hold,
+        node: Uuid,
+    ) -> Result<Vec<Approval>, SessionError> {
         let yes = terminal.ask(hold)?;
         let digests = hold.considered.digests;
         let who = host::who();
@@ -178,15 +180,13 @@ impl Session {
         );
         let mut approvals = Vec::new();
         for id in &hold.considered.gated {
-            let outcome =
-                if yes { record::ApprovalOutcome::Granted } else { record::ApprovalOutcome::Denied };
             let line = record::Approval {
                 capability: id.to_string(),
                 subject: hold.subject.clone(),
                 tree: digests.tree,
                 plan: digests.plan,
                 scope: record::ApprovalScope::Once,
-                outcome,
+                outcome: if yes { record::ApprovalOutcome::Granted } else { record::ApprovalOutcome::Denied },
                 approver: Some(approver.clone()),
                 strength: Some(record::ApprovalStrength::SameUid),
             };
@@ -203,6 +203,10 @@ impl Session {
                 });
             }
         }
+        if !yes {
+            hold.refusal.message = format!("{approver} said no");
+            hold.refusal.fix = "ask for less with `--use`".to_owned();
+        }
         Ok(approvals)
     }
 
@@ -214,12 +218,4 @@ impl Session {
         self.ledger.append(self.id, record::Close { reason: "session ended".to_owned() })?;
         Ok(())
     }
-}
-
-/// A decision on the ledger.
-struct Decided {
-    decision: Decision,
-    recorded: Option<depute_ledger::Recorded<Box<Plan>>>,
-    seq: u64,
-    shadowed: Vec<PathBuf>,
 }

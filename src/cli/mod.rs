@@ -84,6 +84,22 @@ enum Command {
         #[arg(long)]
         allow: Vec<Capability>,
     },
+    /// Become the program of a child
+    #[command(hide = true)]
+    Enter {
+        /// The broker that must still be there
+        #[arg(long)]
+        broker: i32,
+        /// Where to say why the program could not be started
+        #[arg(long)]
+        report: PathBuf,
+        /// The program
+        #[arg(long)]
+        program: PathBuf,
+        /// Its arguments, its own name first
+        #[arg(last = true)]
+        argv: Vec<String>,
+    },
 }
 
 /// What ends a command early: said to a person, told to a program, and the exit code for both.
@@ -158,14 +174,18 @@ pub fn main() -> Exit {
         Command::Run(args) => run::main(&args, &cli.global, &mut out),
         Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
         Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),
+        Command::Enter { broker, report, program, argv } => {
+            Ok(crate::broker::enter(broker, &report, &program, &argv))
+        }
         Command::ScriptedAgent { allow } => {
             crate::scripted::run(&allow, std::io::stdin().lock(), std::io::stdout().lock())
                 .map_err(Failure::from)
         }
     };
-    match result {
+    match result.and_then(|exit| out.flush().map(|()| exit).map_err(Failure::from)) {
         Ok(exit) => exit,
-        Err(_) if out.is_broken_pipe() => Exit::Done,
+        // The reader went away. What was not told is not done, so this is what SIGPIPE would give.
+        Err(_) if out.is_broken_pipe() => Exit::Child(141),
         Err(failure) => {
             out.failure(&failure);
             failure.exit

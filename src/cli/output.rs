@@ -4,7 +4,9 @@ use std::io::{self, IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 
+use crate::capability::scope::is_hidden;
 use crate::diagnostic::printable;
+use crate::exit::Exit;
 
 use super::{Color, Failure};
 
@@ -50,10 +52,37 @@ impl Output {
         self.note(written)
     }
 
-    /// One JSON value on a line.
+    /// One JSON value on a line, with everything escaped that a terminal would act on.
     pub(super) fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
+        use std::fmt::Write;
         let text = serde_json::to_string(value)?;
-        self.line(&text)
+        let mut safe = String::with_capacity(text.len());
+        for c in text.chars() {
+            if is_hidden(c) {
+                // Such characters stand only inside strings, where this escape means the same.
+                let mut units = [0_u16; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    write!(safe, "\\u{unit:04x}").map_err(io::Error::other)?;
+                }
+            } else {
+                safe.push(c);
+            }
+        }
+        self.line(&safe)
+    }
+
+    /// What a command comes to once its result is printed. A reader that went away changes nothing.
+    pub(super) fn settle(&mut self, printed: Result<(), Failure>, exit: Exit) -> Result<Exit, Failure> {
+        let flushed = printed.and_then(|()| self.flush().map_err(Failure::from));
+        match flushed {
+            Err(failure) if !self.broken_pipe => Err(failure),
+            Ok(()) | Err(_) => {
+                // What is left has no reader, and a later flush would only say so again.
+                let unread = std::mem::replace(&mut self.stdout, io::BufWriter::new(io::stdout()));
+                drop(unread.into_parts());
+                Ok(exit)
+            }
+        }
     }
 
     pub(super) fn flush(&mut self) -> io::Result<()> {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use crate::broker::assemble;
 use crate::diagnostic::printable;
 use crate::exit::Exit;
-use crate::plan::{Decision, decide};
+use crate::plan::{Decision, Digests, decide};
+use crate::runtime::Tier;
 
 use super::output::{Output, Tone, words};
 use super::request::{Ready, RequestArgs};
@@ -26,13 +27,16 @@ pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Res
         Vec::new(),
     )?;
     let decision = decide(&ready.policy, &ready.request, &assembled.situation);
-    if out.json {
-        let value = document(&decision, &ready, &assembled.shadowed);
-        out.json(&value)?;
+    let exit = exit(&decision);
+    let printed = if out.json {
+        let mut value = document(&decision, &ready, &assembled.shadowed);
+        // The digest covers the task under the ledger's key, and there is no ledger here.
+        value.insert("digests", serde_json::json!(Digests { plan: None, ..decision.considered().digests }));
+        out.json(&value).map_err(Failure::from)
     } else {
-        human(&decision, &ready, &assembled.shadowed, out)?;
-    }
-    Ok(exit(&decision))
+        human(&decision, &ready, &assembled.shadowed, out)
+    };
+    out.settle(printed, exit)
 }
 
 /// The exit code of a decision.
@@ -57,7 +61,7 @@ pub(super) fn document(
         ("agent", json!(agent(ready))),
         ("runtime", json!(considered.runtime)),
         ("model", json!(considered.model)),
-        ("tier", json!("0")),
+        ("tier", json!(Tier::default().as_str())),
         ("requested", json!(considered.asked)),
         ("ceiling", json!(considered.ceiling)),
         ("effective", json!(considered.effective)),
@@ -144,9 +148,7 @@ pub(super) fn human(
         out.field("budget", &text)?;
     }
     let digests = considered.digests;
-    for (label, digest) in
-        [("policy", digests.policy), ("tree", digests.tree), ("body", digests.body), ("plan", digests.plan)]
-    {
+    for (label, digest) in [("policy", digests.policy), ("tree", digests.tree), ("body", digests.body)] {
         if let Some(digest) = digest {
             out.field(label, &digest.to_string())?;
         }

@@ -28,14 +28,20 @@ struct Input {
     #[serde(rename = "parentGrant")]
     parent_grant: Vec<AskedId>,
     /// Absent means no bound; `[]` means nothing.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "stated")]
     ceiling: Option<Vec<AskedId>>,
+    /// A gate that is malformed would catch nothing, so it refuses the line.
     #[serde(default)]
-    gated: Vec<AskedId>,
+    gated: CapabilitySet,
     #[serde(default)]
     approved: Vec<AskedId>,
     #[serde(default = "yes")]
     subsumption: bool,
+}
+
+/// A list: `null` is neither "no bound" nor "nothing".
+fn stated<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<AskedId>>, D::Error> {
+    serde::Deserialize::deserialize(deserializer).map(Some)
 }
 
 fn yes() -> bool {
@@ -61,7 +67,7 @@ fn answer(input: &Input) -> Answer {
     let table = if input.subsumption { Subsumption::builtin() } else { Subsumption::none() };
     let ceiling = input.ceiling.as_deref().map(well_formed);
     let bound = ceiling.as_ref().map_or(Bound::Unbounded, Bound::Ceiling);
-    let (gates, approved) = (well_formed(&input.gated), well_formed(&input.approved));
+    let (gates, approved) = (&input.gated, well_formed(&input.approved));
     let waits = |id: &Capability| {
         let caught = gates.iter().any(|gate| id == gate || id.covers(gate, &table) == Cover::BySubsumption);
         caught && !approved.contains(id)

@@ -1,6 +1,7 @@
 //! `depute run`: decide, record, start, and see the child to its end.
 
 use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
 
 use crate::broker::{Ended, Ending, Outcome, Session, SessionError, Terminal};
 use crate::diagnostic::printable;
@@ -15,25 +16,44 @@ pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Res
     let ready = args.ready(global)?;
     let state = &ready.place.project.state;
     let ledger = global.ledger.clone().unwrap_or_else(|| state.join("ledger"));
-    if ledger.starts_with(&ready.place.project.root) {
+    if real(&ledger).starts_with(&ready.place.project.root) {
         out.say("warning: the ledger lies inside the workspace, where a child may reach it");
     }
     let session = Session::open(&ledger, &state.join("sessions"), ready.policy.clone(), ready.place.clone())
         .map_err(failure)?;
     let terminal = Terminal::controlling();
     let ended = session.run(&ready.request, ready.task.clone(), &ready.profile, terminal).map_err(failure)?;
-    session.close().map_err(failure)?;
-    if out.json {
+    let closed = session.close();
+    let printed = if out.json {
         let mut value = plan::document(&ended.decision, &ready, &ended.shadowed);
         value.insert("node", serde_json::json!(ended.node));
         value.insert("seq", serde_json::json!(ended.seq));
         value.insert("outcome", outcome_document(&ended));
-        out.json(&value)?;
+        out.json(&value).map_err(Failure::from)
     } else {
-        human(&ended, &ready, out)?;
+        human(&ended, &ready, out)
+    };
+    // The answer comes first: what follows says that the child's end is not on the ledger.
+    if let Some(error) = ended.outcome.as_ref().and_then(|outcome| outcome.unrecorded.as_ref()) {
+        out.flush()?;
+        return Err(Failure::new(
+            Exit::Ledger,
+            Code::LedgerWriteFailed.as_str(),
+            format!("{error}; the child ran, and its end could not be recorded"),
+        )
+        .fix("make room there; the ledger will show this run as one whose outcome is unknown"));
     }
-    out.flush()?;
-    Ok(exit(&ended))
+    closed.map_err(failure)?;
+    out.settle(printed, exit(&ended))
+}
+
+/// The real path of what exists of a path, and the rest of it.
+fn real(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole
+        .ancestors()
+        .find_map(|above| Some(above.canonicalize().ok()?.join(whole.strip_prefix(above).ok()?)))
+        .unwrap_or(whole)
 }
 
 /// What a failing ledger means for the one who asked.
@@ -92,11 +112,12 @@ fn outcome_document(ended: &Ended) -> serde_json::Value {
         "number": number,
         "code": code(outcome),
         "message": message,
+        "outlived": outcome.outlived,
         "duration_ms": outcome.duration_ms,
         "output": {
             "text": String::from_utf8_lossy(&outcome.output),
             "bytes": outcome.output_bytes,
-            "truncated": outcome.is_truncated(),
+            "truncated": outcome.truncated,
             "digest": depute_ledger::Digest::of(&outcome.output),
             "file": outcome.output_file,
         },
@@ -124,7 +145,10 @@ fn human(ended: &Ended, ready: &super::request::Ready, out: &mut Output) -> Resu
     } else {
         out.bytes(&outcome.output)?;
     }
-    if outcome.is_truncated() {
+    if outcome.outlived > 0 {
+        out.say(&format!("note: {} processes outlived the child and were ended", outcome.outlived));
+    }
+    if outcome.truncated {
         out.say(&format!(
             "note: the answer has {} bytes; the first {} were kept",
             outcome.output_bytes,

@@ -14,9 +14,8 @@ const MAX_DESCRIPTION: usize = 1024;
 const SUBTRACTING: [&str; 5] =
     ["disallowedTools", "disallowed-tools", "disallowed_tools", "excludeTools", "exclude-tools"];
 
-/// Keys that restrict in a form that is not read here, so the file is refused.
-const RESTRICTING: [&str; 6] =
-    ["permission", "permissions", "deny", "denied-tools", "blockedTools", "sandbox"];
+/// Folded keys that restrict in a form that is not read here, so the file is refused.
+const RESTRICTING: [&str; 4] = ["permission", "permissions", "deny", "sandbox"];
 
 /// Keys that add authority in some runtime. They confer nothing here, and are reported.
 const CONFERRING: [&str; 19] = [
@@ -147,21 +146,55 @@ fn removed(entries: &[Entry], kind: DefinitionKind) -> Result<CapabilitySet, Pro
     let mut removed = CapabilitySet::empty();
     for entry in entries {
         let key = entry.key.as_str();
-        // `permissions` and the like also exist as free metadata of skills, but a restriction that
-        // is not understood is never dropped.
-        if RESTRICTING.contains(&key) && entry.value.value != Value::Null {
-            return Err(Problem::new(
-                "unsupported-restriction",
-                entry.key_span.clone(),
-                format!("`{key}` restricts in a form that is not read here"),
-            )
-            .fix(format!("name what is allowed in `{}` and remove `{key}`", kind.ceiling_key())));
-        }
         if SUBTRACTING.contains(&key) {
             removed = removed.union(&declared_in(&entry.value, key)?);
+        } else if restricts(key) && entry.value.value != Value::Null {
+            return Err(unread_restriction(entry, kind));
+        } else if let Some(inner) = nested_restriction(&entry.value) {
+            return Err(unread_restriction(inner, kind));
         }
     }
     Ok(removed)
+}
+
+/// Whether a key restricts, or is near to one that does: a restriction that is not understood is
+/// never dropped.
+fn restricts(key: &str) -> bool {
+    let folded = fold(key);
+    let takes_away = ["disallow", "notallow", "exclud", "den", "forbid", "block", "disabl", "restrict"];
+    RESTRICTING.contains(&folded.as_str())
+        || (folded.contains("tool") && takes_away.iter().any(|word| folded.contains(word)))
+}
+
+fn nested_restriction(node: &Node) -> Option<&Entry> {
+    match &node.value {
+        Value::Map(entries) => entries.iter().find_map(|entry| {
+            let here = fold(&entry.key).contains("tool")
+                && restricts(&entry.key)
+                && entry.value.value != Value::Null;
+            if here { Some(entry) } else { nested_restriction(&entry.value) }
+        }),
+        Value::List(items) => items.iter().find_map(nested_restriction),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => None,
+    }
+}
+
+fn unread_restriction(entry: &Entry, kind: DefinitionKind) -> Problem {
+    let key = &entry.key;
+    Problem::new(
+        "unsupported-restriction",
+        entry.key_span.clone(),
+        format!("`{key}` restricts in a form that is not read here"),
+    )
+    .fix(format!(
+        "name what is allowed in `{}` and remove `{key}`, or write it `disallowedTools`",
+        kind.ceiling_key()
+    ))
+}
+
+/// A key without case and punctuation.
+fn fold(key: &str) -> String {
+    key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
 }
 
 /// The declared ids less the removed ones, where that is exact.
@@ -188,8 +221,6 @@ fn subtract(
 /// Names the key that was perhaps meant.
 fn undeclared(entries: &[Entry], kind: DefinitionKind, base: usize) -> Undeclared {
     let key = kind.ceiling_key();
-    let fold =
-        |key: &str| key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     let near = |candidate: &str| {
         let folded = fold(candidate);
         folded == "allowedtools" || folded == "tools" || folded == "allowedtool"

@@ -37,6 +37,14 @@ pub fn decide(policy: &Policy, request: &Request, situation: &Situation) -> Deci
         Ok(Outcome::Wait(refusal)) => Decision::Held(Box::new(Hold {
             considered: judge.considered,
             subject: situation.subject(),
+            place: match &situation.facts.definition {
+                DefinitionFact::Read { place, .. } => place.clone(),
+                DefinitionFact::Unknown { .. }
+                | DefinitionFact::Ambiguous { .. }
+                | DefinitionFact::Unreadable { .. }
+                | DefinitionFact::Inline => "no file".to_owned(),
+            },
+            task_bytes: request.task.bytes,
             refusal: *refusal,
         })),
         Err(refusal) => {
@@ -87,7 +95,7 @@ impl<'a> Judge<'a> {
         self.nothing_is_universal()?; // 12
         self.what_is_implied_is_covered(&held)?; // 13
         self.everything_has_an_enforcer()?; // 14
-        let launch = self.launch_can_be_made(definition)?;
+        let (launch, argv) = self.launch_can_be_made(definition)?;
         let gates = self.gates_are_satisfied(); // 15
         let budget = self.budget_is_reservable(); // 16
         // A hold names the budget too, but whether there is one is not what it waits for.
@@ -100,6 +108,7 @@ impl<'a> Judge<'a> {
         Ok(Outcome::Plan(Box::new(Plan {
             subject: self.situation.subject(),
             launch,
+            argv,
             prepared: paths.prepared(),
             paths,
             body: definition.map(|definition| definition.body().to_vec()).unwrap_or_default(),
@@ -127,6 +136,13 @@ impl<'a> Judge<'a> {
                 .number("ids", most as u64)
                 .number("limit", MAX_IDS as u64),
             );
+        }
+        if let Some(model) = self.request.model.as_deref().filter(|model| !is_plain_name(model)) {
+            return refuse(Refusal::new(
+                Code::RequestMalformed,
+                format!("a model of {} bytes is asked for that is no name of one", model.len()),
+                "name it as the runtime does, such as `provider/model`",
+            ));
         }
         if self.request.task.nul {
             return refuse(Refusal::new(
@@ -242,6 +258,8 @@ impl<'a> Judge<'a> {
         let name = &reference.name;
         let (origin, trusted) = match &self.situation.facts.definition {
             DefinitionFact::Unknown { near } => {
+                // Nothing is said of definitions that the one who asks may not spawn.
+                let near: Vec<String> = near.iter().filter(|name| self.may_spawn(name)).cloned().collect();
                 let fix = match near.first() {
                     Some(first) => format!("did you mean `{first}`?"),
                     None => "put it into `.claude/skills/NAME/SKILL.md` or `.claude/agents/NAME.md`, or name its root in the policy".to_owned(),
@@ -252,18 +270,17 @@ impl<'a> Judge<'a> {
                         format!("no definition `{reference}` is in force here"),
                         fix,
                     )
-                    .near(near.clone()),
+                    .near(near),
                 );
             }
             DefinitionFact::Ambiguous { places } => {
-                return refuse(
-                    Refusal::new(
-                        Code::UnknownDefinition,
-                        format!("`{reference}` names {} definitions, none before the other", places.len()),
-                        "ask for one of them by its path",
-                    )
-                    .near(places.clone()),
+                let refusal = Refusal::new(
+                    Code::UnknownDefinition,
+                    format!("`{reference}` names {} definitions, none before the other", places.len()),
+                    "ask for one of them by its path",
                 );
+                let spawnable = self.may_spawn(&name.to_string());
+                return refuse(if spawnable { refusal.near(places.clone()) } else { refusal });
             }
             // A situation that does not fit its request grants nothing.
             DefinitionFact::Inline => {
@@ -295,6 +312,11 @@ impl<'a> Judge<'a> {
             ));
         }
         Ok(self.situation.definition.as_ref())
+    }
+
+    fn may_spawn(&self, name: &str) -> bool {
+        let holder = &self.situation.facts.holder.uses;
+        vocabulary::agent(name).is_some_and(|id| holder.covers(&id, &self.table) != Cover::No)
     }
 
     fn definition_is_readable_and_declared(&mut self, definition: Option<&Definition>) -> Check<Ceilings> {
@@ -371,7 +393,7 @@ impl<'a> Judge<'a> {
                 let hint = vocabulary::nearest(name);
                 let fix = match &hint {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None => "name a tool that exists; `depute check` lists those of a file".to_owned(),
+                    None => "name a tool that some runtime has, or ask for less with `--use`".to_owned(),
                 };
                 let near = hint.into_iter().map(|near| near.to_string()).collect();
                 return refuse(
@@ -445,6 +467,12 @@ impl<'a> Judge<'a> {
         self.considered.subsumed = uses.subsumed;
         if may_delegate {
             self.considered.delegate = delegate.effective;
+        } else if self.considered.asked_delegate.is_some() {
+            // Without `tool:delegate` nothing can be handed down, and that is not passed over.
+            self.considered.clipped = self.considered.clipped.union(&delegate.effective);
+        }
+        if self.considered.asked_delegate.is_some() {
+            self.considered.clipped = self.considered.clipped.union(&delegate.clipped);
         }
         if !denied.is_empty() {
             let list = quoted(&denied);
@@ -489,7 +517,11 @@ impl<'a> Judge<'a> {
     fn nothing_is_universal(&self) -> Check {
         let universal = self.policy.universal();
         let granted = self.considered.effective.union(&self.considered.delegate);
-        match granted.iter().find(|id| universal.contains(&id.unscoped())) {
+        let confers = |id: &Capability| {
+            universal.contains(&id.unscoped())
+                || universal.iter().any(|all| id.covers(all, &self.table) != Cover::No)
+        };
+        match granted.iter().find(|id| confers(id)) {
             None => Ok(()),
             Some(id) => refuse(
                 Refusal::new(
@@ -552,7 +584,7 @@ impl<'a> Judge<'a> {
         refuse(Refusal::new(Code::NotEnforceable, message, fix).about(ids))
     }
 
-    fn launch_can_be_made(&mut self, definition: Option<&Definition>) -> Check<Launch> {
+    fn launch_can_be_made(&mut self, definition: Option<&Definition>) -> Check<(Launch, Digest)> {
         let profile = &self.situation.profile;
         let stated = self
             .request
@@ -563,12 +595,13 @@ impl<'a> Judge<'a> {
         self.considered.model = model.map(str::to_owned);
         let passed: Vec<String> = self.policy.env.iter().cloned().collect();
         let make = |paths: &NodePaths| {
-            profile.launch(&self.considered.effective, model, &passed, paths).map_err(|reason| {
-                Box::new(Refusal::new(
-                    Code::NotExpressible,
-                    reason,
-                    "name a model with `--model` that the runtime knows, or another runtime with `--runtime`",
-                ))
+            profile.launch(&self.considered.effective, model, &passed, &self.policy.paths.path, paths).map_err(|reason| {
+                let fix = if profile.takes_model() {
+                    "name a model with `--model` in the form that the runtime takes, or another runtime with `--runtime`"
+                } else {
+                    "leave the model out of the request and of the definition, or name another runtime with `--runtime`"
+                };
+                Box::new(Refusal::new(Code::NotExpressible, reason, fix))
             })
         };
         let launch = make(&self.situation.facts.paths)?;
@@ -577,10 +610,11 @@ impl<'a> Judge<'a> {
             workspace: "<workspace>".into(),
             itself: "<depute>".into(),
         })?;
-        self.considered.digests.argv = Some(digest_of(&shape.argv));
+        let argv = digest_of(&shape.argv);
+        self.considered.digests.argv = Some(argv);
         self.considered.digests.plan = Some(self.plan_digest(&shape));
         self.considered.launch = Some(launch.clone());
-        Ok(launch)
+        Ok((launch, argv))
     }
 
     /// Covers definition, grant, argv shape, workspace, budget and task; leaves out ids, times and
@@ -716,7 +750,18 @@ impl<'a> Judge<'a> {
         let left = limits.deadline_ms.saturating_sub(used.elapsed_ms).min(limits.child_deadline_ms);
         let asked = self.request.budget.and_then(|budget| budget.deadline_ms);
         let deadline_ms = asked.unwrap_or(left);
-        if deadline_ms > left || left == 0 || deadline_ms == 0 {
+        if deadline_ms == 0 && left > 0 {
+            return refuse(
+                Refusal::new(
+                    Code::BudgetExceeded,
+                    "no time at all is asked for",
+                    "leave `--deadline` out, or ask for some",
+                )
+                .number("asked_ms", 0)
+                .number("left_ms", left),
+            );
+        }
+        if deadline_ms > left || left == 0 {
             return refuse(
                 Refusal::new(
                     Code::BudgetExceeded,
@@ -795,8 +840,8 @@ impl<'a> Judge<'a> {
 }
 
 fn digest_of(value: &impl serde::Serialize) -> Digest {
-    // Structs of strings and numbers always encode.
-    Digest::of(&serde_json::to_vec(value).unwrap_or_default())
+    #[expect(clippy::expect_used, reason = "structs of strings and numbers always encode")]
+    Digest::of(&serde_json::to_vec(value).expect("no map keys, no failing impls"))
 }
 
 fn near<'n>(word: &str, names: impl Iterator<Item = &'n String>) -> Vec<String> {
@@ -824,4 +869,9 @@ fn it_them(ids: &[String]) -> &'static str {
 fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:,/@%+=".contains(c);
     if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// A name that a program may be told, and a record may hold.
+fn is_plain_name(text: &str) -> bool {
+    text.len() <= 128 && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:/@".contains(c))
 }

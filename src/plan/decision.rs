@@ -6,7 +6,7 @@ use crate::capability::{AskedId, CapabilitySet, Grant};
 use crate::runtime::{Launch, NodePaths, Prepared};
 
 use super::enforcement::Enforcement;
-use super::refusal::Refusal;
+use super::refusal::{Code, Refusal};
 use super::situation::Approval;
 
 /// What came out. Match it in full: only a [`Plan`] may be started.
@@ -94,6 +94,7 @@ pub struct Plan {
     pub(super) considered: Considered,
     pub(super) subject: String,
     pub(super) launch: Launch,
+    pub(super) argv: Digest,
     pub(super) prepared: Prepared,
     pub(super) paths: NodePaths,
     pub(super) body: Vec<u8>,
@@ -107,6 +108,10 @@ pub struct Hold {
     pub considered: Considered,
     /// The definition that the approvals would be for, by name.
     pub subject: String,
+    /// Where that definition is.
+    pub place: String,
+    /// How long the task is, in bytes.
+    pub task_bytes: u64,
     /// What is missing, and how to give it.
     pub refusal: Refusal,
 }
@@ -171,6 +176,12 @@ impl Plan {
         &self.launch
     }
 
+    /// The digest of argv as recorded: with placeholders for the node's own paths.
+    #[must_use]
+    pub fn argv_digest(&self) -> Digest {
+        self.argv
+    }
+
     /// What has to be in place before the start.
     #[must_use]
     pub fn prepared(&self) -> &Prepared {
@@ -200,5 +211,23 @@ impl Plan {
 impl From<&Plan> for Grant {
     fn from(plan: &Plan) -> Self {
         Self { uses: plan.considered.effective.clone(), delegate: plan.considered.delegate.clone() }
+    }
+}
+
+impl Refused {
+    /// A decision whose lists do not fit on a line of the ledger: it is refused, with empty lists.
+    #[must_use]
+    pub fn too_long_to_record(bytes: u64) -> Self {
+        let message =
+            format!("the decision would take {bytes} bytes of the ledger, and a line has at most 65,535");
+        Self {
+            considered: Considered::default(),
+            refusal: Refusal::new(
+                Code::RequestMalformed,
+                message,
+                "ask for fewer or shorter ids with `--use`",
+            )
+            .number("bytes", bytes),
+        }
     }
 }

@@ -78,6 +78,16 @@ fn row(
     runs_programs: Option<&Capability>,
 ) -> (Enforcer, String) {
     let runtime = &profile.runtime;
+    if profile.runs_programs(id) {
+        return (
+            Enforcer::Nothing,
+            format!("it runs programs, and at tier {} nothing bounds them", tier.as_str()),
+        );
+    }
+    if let Some(other) = runs_programs {
+        // What runs programs can start this program too, so not even the broker is asked.
+        return (Enforcer::Nothing, format!("`{other}` runs programs, so nothing else of `{runtime}` holds"));
+    }
     match id.kind() {
         Kind::Agent(_) | Kind::AnyAgent => (Enforcer::Broker, "only the broker spawns definitions".into()),
         Kind::Workspace(_) | Kind::AnyWorkspace => {
@@ -85,14 +95,6 @@ fn row(
         }
         Kind::Tool(name, _) if name.as_str() == "delegate" => {
             (Enforcer::Broker, "only the broker hands down".into())
-        }
-        _ if profile.runs_programs(id) => (
-            Enforcer::Nothing,
-            format!("it runs programs, and at tier {} nothing bounds them", tier.as_str()),
-        ),
-        _ if runs_programs.is_some() => {
-            let other = runs_programs.map(ToString::to_string).unwrap_or_default();
-            (Enforcer::Nothing, format!("`{other}` runs programs, so no flag of `{runtime}` holds"))
         }
         Kind::Tool(name, _) => match profile.tool(name).map(|tool| tool.files) {
             Some(Files::WholeDisk) => {

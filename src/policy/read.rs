@@ -24,20 +24,43 @@ const DEFAULT_LIMITS: Limits = Limits {
     micro_usd: Quota::Unlimited,
 };
 
-/// Variables that change what a child's programs load or run, so no policy passes them.
-const NEVER_PASSED: [&str; 12] = [
+/// Variables whose names begin so change what common programs load or run.
+const NEVER_PASSED_PREFIXES: [&str; 12] = [
+    "LD_",
+    "DYLD_",
+    "BASH_",
+    "GIT_CONFIG",
+    "PYTHON",
+    "PERL5",
+    "RUBY",
+    "NODE_",
+    "JAVA_",
+    "JDK_",
+    "npm_",
+    "DEPUTE_",
+];
+
+/// Variables that are set by us or change what common programs load or run. No policy passes them;
+/// the list cannot be complete, so a name is passed only by being written out.
+const NEVER_PASSED: [&str; 18] = [
     "PATH",
     "HOME",
     "TMPDIR",
     "LANG",
     "TERM",
-    "BASH_ENV",
     "ENV",
     "SHELLOPTS",
     "IFS",
-    "NODE_OPTIONS",
-    "PYTHONSTARTUP",
+    "PS4",
+    "MAKEFLAGS",
+    "GCONV_PATH",
+    "GIT_SSH",
     "GIT_SSH_COMMAND",
+    "GIT_EXEC_PATH",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_EDITOR",
+    "GIT_PAGER",
+    "RUSTC_WRAPPER",
 ];
 
 impl Policy {
@@ -105,6 +128,21 @@ impl Policy {
             source: source.to_vec(),
         };
         fields.finish()?;
+        let twice = policy.overlays.iter().enumerate().find(|(at, overlay)| {
+            policy
+                .overlays
+                .iter()
+                .take(*at)
+                .any(|o| o.definition == overlay.definition && o.digest == overlay.digest)
+        });
+        if let Some((_, overlay)) = twice {
+            return Err(Problem::new(
+                "duplicate-overlay",
+                root.span.clone(),
+                format!("`{}` has two overlays for one digest", overlay.definition),
+            )
+            .fix("keep one of the two"));
+        }
         Ok(policy)
     }
 }
@@ -311,7 +349,8 @@ fn env(node: &Node) -> Result<BTreeSet<String>, Problem> {
             )
             .fix("name each variable; there are no patterns"));
         }
-        if NEVER_PASSED.contains(&name) || name.starts_with("LD_") || name.starts_with("DYLD_") {
+        if NEVER_PASSED.contains(&name) || NEVER_PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        {
             return Err(Problem::new(
                 "never-passed",
                 item.span.clone(),
@@ -375,8 +414,15 @@ fn subsumption(node: &Node) -> Result<BTreeMap<ToolName, BTreeSet<ToolName>>, Pr
         return Err(yaml::wrong_type(node, "`subsumption`", "a map"));
     };
     let tool = |text: &str, span: &std::ops::Range<usize>| {
-        ToolName::parse(text.strip_prefix("tool:").unwrap_or(text))
-            .map_err(|error| Problem::new("malformed-name", span.clone(), format!("`{text}` {error}")))
+        let name = ToolName::parse(text.strip_prefix("tool:").unwrap_or(text))
+            .map_err(|error| Problem::new("malformed-name", span.clone(), format!("`{text}` {error}")))?;
+        let neutral = vocabulary::neutral(&name);
+        if neutral == name {
+            return Ok(name);
+        }
+        // A foreign name would match nothing.
+        let problem = Problem::new("foreign-name", span.clone(), format!("`{text}` is a runtime's own name"));
+        Err(problem.fix(format!("write `{neutral}`")))
     };
     entries
         .iter()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::capability::{Capability, CapabilitySet, Kind};
 
-use super::{Find, ModelForm, Piece, Profile};
+use super::{Find, ModelForm, NODE_VARIABLE, Piece, Profile};
 
 /// Where the directories of one node are. Absolute, made by us.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -48,7 +48,7 @@ pub struct Prepared {
     pub directories: Vec<String>,
 }
 
-/// The PATH of every child: system directories only.
+/// The PATH of every child: system directories, after those that policy adds.
 pub(crate) const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 impl NodePaths {
@@ -76,6 +76,7 @@ impl Profile {
         granted: &CapabilitySet,
         model: Option<&str>,
         passed: &[String],
+        extra_path: &[String],
         paths: &NodePaths,
     ) -> Result<Launch, String> {
         let (provider, model) = self.model_parts(model)?;
@@ -130,7 +131,8 @@ impl Profile {
         let mut env: BTreeMap<String, EnvValue> =
             passed.iter().map(|name| (name.clone(), EnvValue::Passed)).collect();
         for (name, value) in [
-            ("PATH", CHILD_PATH.to_owned()),
+            ("PATH", [extra_path, &[CHILD_PATH.to_owned()]].concat().join(":")),
+            (NODE_VARIABLE, "1".to_owned()),
             ("LANG", "C.UTF-8".to_owned()),
             ("TERM", "dumb".to_owned()),
             ("HOME", paths.below("home")),

@@ -16,6 +16,9 @@ use crate::capability::{Capability, CapabilitySet, Kind, Reach, Subsumption, Too
 
 pub use expand::{EnvValue, Launch, NodePaths, Prepared};
 
+/// The variable that tells a child it is one. A hint for tools: nothing is granted by it.
+pub const NODE_VARIABLE: &str = "DEPUTE_NODE";
+
 /// How strongly the kernel holds a node on this machine.
 ///
 /// Ordered: a policy names the least that must hold.

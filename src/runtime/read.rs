@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::capability::ToolName;
+use crate::capability::{ToolName, vocabulary};
 use crate::diagnostic::Problem;
 use crate::yaml::{self, Fields, Node, Value, boolean, list, text, whole};
 
@@ -23,7 +23,15 @@ impl Profile {
         })?;
         let root = yaml::parse(content, 0)?;
         let mut fields = Fields::of(&root, "a runtime profile")?;
-        whole(fields.required("version")?, "`version`", 1)?;
+        let version = fields.required("version")?;
+        if whole(version, "`version`", u64::MAX)? != 1 {
+            return Err(Problem::new(
+                "unknown-version",
+                version.span.clone(),
+                "is of another version; this program reads version 1",
+            )
+            .fix("use a newer depute, or rewrite the profile for version 1"));
+        }
         let profile = Self {
             runtime: text(fields.required("runtime")?, "`runtime`")?.to_owned(),
             about: text(fields.required("about")?, "`about`")?.to_owned(),
@@ -100,6 +108,7 @@ fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
             })?;
             let mut fields = Fields::of(&entry.value, "a tool")?;
             let native = fields.required("native")?;
+            let stated = |key: &str| matches!(&entry.value.value, Value::Map(keys) if keys.iter().any(|k| k.key == key));
             let tool = Tool {
                 native: text(native, "`native`")?.to_owned(),
                 scopes: fields.optional("scopes").map_or(Ok(false), |node| boolean(node, "`scopes`"))?,
@@ -115,6 +124,7 @@ fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
                     .optional("runs_programs")
                     .map_or(Ok(false), |node| boolean(node, "`runs_programs`"))?,
             };
+            must_be_stated(&name, &tool, &entry.value, &stated)?;
             // A native name is joined by commas into one argument, where `*` or `+x` would widen.
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if !tool.native.starts_with(|c: char| c.is_ascii_alphabetic()) || !tool.native.chars().all(plain)
@@ -129,6 +139,35 @@ fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
             Ok((name, tool))
         })
         .collect()
+}
+
+/// What a profile leaves out must not read as "bounded" or "runs nothing".
+fn must_be_stated(
+    name: &ToolName,
+    tool: &Tool,
+    node: &Node,
+    stated: &dyn Fn(&str) -> bool,
+) -> Result<(), Problem> {
+    const FILE_TOOLS: [&str; 9] =
+        ["read", "write", "edit", "edit-diff", "notebook_edit", "grep", "find", "glob", "ls"];
+    let missing = |key: &str| {
+        Problem::new(
+            "missing-key",
+            node.span.start..node.span.start + 1,
+            format!("the tool `{name}` does not say `{key}`"),
+        )
+    };
+    if FILE_TOOLS.contains(&name.as_str()) && !stated("files") {
+        return Err(missing("files").fix("write `files: workspace` or `files: whole-disk`, as measured"));
+    }
+    if name.as_str() == "bash" && !tool.runs_programs {
+        return Err(missing("runs_programs: true").fix("a shell runs programs; say so"));
+    }
+    if !vocabulary::is_neutral(name) && !stated("runs_programs") {
+        return Err(missing("runs_programs")
+            .fix("write `runs_programs: true`, or `false` where it cannot start any program"));
+    }
+    Ok(())
 }
 
 fn piece(node: &Node) -> Result<Piece, Problem> {

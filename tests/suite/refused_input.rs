@@ -201,13 +201,39 @@ fn a_full_ledger_starts_nothing() {
 #[test]
 fn a_decision_too_long_for_a_line_starts_nothing() {
     let project = shell();
-    let many: Vec<String> = (0..128).map(|n| format!("tool:bash(echo {n} {}:*)", "x".repeat(380))).collect();
-    let ids = many.join(",");
-    let ran = project.run(&run("policy.yaml", &["--task", "touch started", "--use", &ids]));
-    assert_ne!(ran.code, 0);
+    project
+        .skill("scribe", "Write")
+        .write("write.yaml", "version: 1\ngrant: [tool:write, agent:*]\nruntime: {default: scripted}\n");
+    let scribe = |ids: &str| {
+        project.run(&[
+            "--policy",
+            "write.yaml",
+            "run",
+            "scribe",
+            "--trust-workspace",
+            "--task",
+            "raw_open write started",
+            "--use",
+            ids,
+        ])
+    };
+    let ids = |most: usize| {
+        (0..most).map(|n| format!("tool:write({n}/{})", "x".repeat(380))).collect::<Vec<_>>().join(",")
+    };
+    let ran = scribe(&ids(128));
+    assert_eq!(ran.code, 82, "{}", ran.stderr);
     assert!(!project.root().join("started").exists());
-    let more = format!("{ids},tool:bash");
-    let (code, value) = project.json(&run("policy.yaml", &["--task", "x", "--use", &more]));
+    // It is on the ledger as refused, though its lists could not be.
+    let records = project.records(&project.ledger());
+    let decision = records.iter().find(|record| record["kind"] == "decision").unwrap();
+    assert_eq!(
+        (decision["body"]["verdict"].as_str(), decision["body"]["code"].as_str()),
+        (Some("refused"), Some("REQUEST_MALFORMED"))
+    );
+    assert!(decision["body"]["inputs"]["request"].is_string());
+    assert_eq!(scribe(&ids(8)).code, 0);
+    assert!(project.root().join("started").exists());
+    let (code, value) = project.json(&run("policy.yaml", &["--task", "x", "--use", &ids(129)]));
     assert_eq!((code, value["refusal"]["code"].as_str()), (82, Some("REQUEST_MALFORMED")));
 }
 
@@ -271,4 +297,30 @@ fn resolve_reads_lines_and_says_which_is_wrong() {
     let ran = resolve("{\"requested\": [], \"parentGrant\": []}\n{\"requested\": [], \"parentgrant\": []}\n");
     assert_eq!((ran.code, ran.stdout.lines().count()), (82, 1));
     assert!(ran.stderr.contains("line 2"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_policy_inside_the_workspace_is_not_passed_over() {
+    let project = shell();
+    project.write(".depute/policy.yaml", "version: 1\ngrant: []\n");
+    let ran = project.run(&run("policy.yaml", &TOUCH));
+    assert_eq!((ran.code, project.root().join("started").exists()), (82, false), "{}", ran.stderr);
+}
+
+#[test]
+fn a_profile_that_leaves_out_what_matters_is_refused() {
+    let project = shell();
+    let profile = |bash: &str| {
+        format!(
+            "version: 1\nruntime: mine\nabout: x\nfind: /bin/sh\nprobe: []\nversions: null\ntools:\n  bash: {{native: bash{bash}}}\nallowlist: none\nargv:\n  - [-c, 'eval \"$(cat)\"']\nenv: {{}}\nkeys: []\nconfig_files: []\nbody: unused\ntask: stdin\nmodel: none\nmcp: null\noutput: text\nattestation: null\nusage: null\nexit: code\ncannot: {{}}\n"
+        )
+    };
+    let path = project.config().join("runtimes/mine.yaml");
+    let args = run("policy.yaml", &["--task", "touch started", "--runtime", "mine"]);
+    super::project::write(&path, profile(""));
+    let ran = project.run(&args);
+    assert_eq!((ran.code, project.root().join("started").exists()), (82, false), "{}", ran.stderr);
+    super::project::write(&path, profile(", runs_programs: true"));
+    let ran = project.run(&args);
+    assert_eq!((ran.code, project.root().join("started").exists()), (0, true), "{}", ran.stderr);
 }

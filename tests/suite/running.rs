@@ -1,6 +1,7 @@
 //! Children that run: what they get, what they do not, and how they end.
 
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 use super::project::{Project, ran};
 
@@ -138,7 +139,17 @@ fn the_environment_is_built_from_nothing() {
     // The shell itself sets PWD.
     assert_eq!(
         names,
-        ["HOME", "LANG", "PATH", "PWD", "PYTHONDONTWRITEBYTECODE", "TERM", "TMPDIR", "XDG_CONFIG_HOME"]
+        [
+            "DEPUTE_NODE",
+            "HOME",
+            "LANG",
+            "PATH",
+            "PWD",
+            "PYTHONDONTWRITEBYTECODE",
+            "TERM",
+            "TMPDIR",
+            "XDG_CONFIG_HOME"
+        ]
     );
     let with = secret(&format!("{SHELL}env: [SECRET_TOKEN]\n"));
     assert!(with.stdout.contains("SECRET_TOKEN=hunter2"), "{}", with.stdout);
@@ -210,34 +221,192 @@ fn a_childs_end_is_told_and_recorded() {
 fn a_deadline_ends_the_whole_group() {
     let project = shell();
     // A child that ignores the polite signal, with another in its group that would write later.
-    let fifo = project.root().join("alive");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let pipe = Alive::new(&project);
     let task = "trap '' TERM; (trap '' TERM; exec 3<>alive; while :; do sleep 1; done) & exec 3<>alive; while :; do sleep 1; done";
     let (code, value) = project.json(&run(&["--task", task, "--deadline", "300ms"]));
     assert_eq!(code, 85);
     assert_eq!(value["outcome"]["code"], "CHILD_TIMED_OUT");
-    // Nobody holds the pipe any more: opening it to write without waiting finds no reader.
-    let open = nix::fcntl::open(
-        &fifo,
-        nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_NONBLOCK,
-        nix::sys::stat::Mode::empty(),
-    );
-    assert_eq!(open.err(), Some(nix::errno::Errno::ENXIO));
+    assert!(!pipe.is_held());
 }
 
 #[test]
-fn what_a_child_leaves_in_its_group_ends_with_it() {
+fn what_a_child_leaves_behind_ends_with_it_and_its_answer_is_kept() {
     let project = shell();
-    let fifo = project.root().join("alive");
-    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let ran = project.run(&run(&["--task", "(exec 3<>alive; while :; do sleep 1; done) & echo done"]));
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "done\n"));
-    let open = nix::fcntl::open(
-        &fifo,
-        nix::fcntl::OFlag::O_WRONLY | nix::fcntl::OFlag::O_NONBLOCK,
-        nix::sys::stat::Mode::empty(),
-    );
-    assert_eq!(open.err(), Some(nix::errno::Errno::ENXIO));
+    let pipe = Alive::new(&project);
+    // One in the child's group, one in a session of its own that holds the answer's pipe open.
+    let left = "(exec 3<>alive; while :; do sleep 1; done) & setsid sh -c 'exec 3<>alive; echo up; while :; do sleep 1; done' & \
+                while ! (exec 4>alive) 2>/dev/null; do :; done; echo done";
+    let (code, value) = project.json(&run(&["--task", left]));
+    assert_eq!(code, 0);
+    assert!(value["outcome"]["output"]["text"].as_str().unwrap().contains("done\n"), "{value}");
+    assert_eq!(value["outcome"]["output"]["truncated"], false);
+    assert!(value["outcome"]["outlived"].as_u64().unwrap() >= 1, "{value}");
+    assert!(!pipe.is_held());
+}
+
+#[test]
+fn a_signal_to_the_broker_ends_its_child() {
+    use nix::sys::signal::{Signal, kill};
+    for signal in
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGALRM]
+    {
+        let project = shell();
+        let pipe = Alive::new(&project);
+        let mut command = project.command(&run(&[
+            "--json",
+            "--task",
+            "exec 3<>alive; echo ready >&2; while :; do sleep 1; done",
+        ]));
+        let mut broker = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until_ready(&mut broker);
+        assert!(pipe.is_held(), "the child is running");
+        kill(nix::unistd::Pid::from_raw(broker.id() as i32), signal).unwrap();
+        let ran = ran(broker.wait_with_output().unwrap());
+        let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!((ran.code, value["outcome"]["code"].as_str()), (85, Some("CHILD_CANCELLED")), "{signal}");
+        assert!(!pipe.is_held(), "{signal}");
+    }
+}
+
+#[test]
+fn a_broker_that_is_killed_takes_its_child_along() {
+    let project = shell();
+    let pipe = Alive::new(&project);
+    let mut command = project.command(&run(&["--task", "exec 3<>alive; echo ready >&2; read x <alive"]));
+    let mut broker = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until_ready(&mut broker);
+    assert!(pipe.is_held(), "the child is running");
+    broker.kill().unwrap();
+    broker.wait().unwrap();
+    pipe.wait_until_let_go();
+}
+
+#[test]
+fn a_child_inherits_no_descriptor_and_no_terminal() {
+    let project = shell();
+    project.write("secret", "hunter2");
+    let through = |task: &str| {
+        let script = format!(
+            "exec 9<secret; cat <&9 >/dev/null && exec depute --policy policy.yaml run worker --trust-workspace --task '{task}'"
+        );
+        let pty = nix::pty::openpty(None, None).unwrap();
+        let mut command =
+            project.surround(Command::new("setsid"), &["--ctty", "--wait", "sh", "-c", &script]);
+        let ran = ran(command.stdin(Stdio::from(pty.slave)).output().unwrap());
+        drop(pty.master);
+        ran.stdout
+    };
+    // Positive control: the descriptor and the terminal are there for whoever asks.
+    let mut control = project.surround(Command::new("sh"), &["-c", "exec 9<secret; cat <&9"]);
+    assert_eq!(ran(control.output().unwrap()).stdout, "hunter2");
+    assert_eq!(through("cat <&9; echo end"), "end\n");
+    assert_eq!(through("(echo x >/dev/tty) 2>/dev/null && echo terminal || echo none"), "none\n");
+    assert_eq!(through("ls /proc/self/fd | wc -l"), "4\n", "three, and the listing itself");
+}
+
+#[test]
+fn nobody_approves_from_inside_a_node() {
+    let project = shell();
+    project.write("gated.yaml", format!("{SHELL}gates: [tool:bash]\n"));
+    let inner = "depute --policy gated.yaml run worker --trust-workspace --task \"touch started\"";
+    for marker in ["", "env -u DEPUTE_NODE "] {
+        let task = format!(
+            "(echo y; sleep 1; echo y) | PATH=$PATH:{} script -qec '{marker}{inner}' /dev/null",
+            super::project::binary_directory().display()
+        );
+        let ran = project.run(&run(&["--task", &task]));
+        assert!(ran.stdout.contains("GATED_UNAPPROVED"), "{}{}", ran.stdout, ran.stderr);
+        assert!(!project.root().join("started").exists());
+    }
+}
+
+#[test]
+fn a_ledger_that_fills_up_under_way_starts_nothing_unrecorded() {
+    let mut ends = std::collections::BTreeMap::new();
+    for room in (0..5200).step_by(200) {
+        let project = shell();
+        assert_eq!(project.run(&run(&["--task", "true"])).code, 0);
+        let ledger = project.ledger();
+        let segment = ledger.join("seg-00000000000000000000.jsonl");
+        let limit = std::fs::metadata(&segment).unwrap().len() + room;
+        let mut all =
+            vec!["--wait".to_owned(), "prlimit".to_owned(), format!("--fsize={limit}"), "depute".to_owned()];
+        all.extend(run(&["--task", "touch started"]).iter().map(ToString::to_string));
+        let args: Vec<&str> = all.iter().map(String::as_str).collect();
+        let ran = ran(project.surround(Command::new("setsid"), &args).output().unwrap());
+        assert!(ran.code == 83 || ran.code == 0, "{room}: {} {}", ran.code, ran.stderr);
+        *ends.entry(ran.code).or_insert(0) += 1;
+        let started = project.root().join("started").exists();
+        let records = project.run(&["ledger", "show", "--json"]).stdout;
+        assert!(
+            !started || records.matches("\"kind\":\"spawned\"").count() == 2,
+            "{room}: started, and not recorded"
+        );
+        assert!(ran.code == 83 || started);
+    }
+    println!("ledgers that filled up: {} refused, {} had room", ends[&83], ends[&0]);
+}
+
+#[test]
+fn the_exit_code_does_not_depend_on_a_reader() {
+    let project = shell();
+    for (task, code) in [("exit 3", 3), ("exit 0", 0), ("", 82)] {
+        let mut command = project.command(&run(&["--task", task]));
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(command.stdout(writer).status().unwrap().code(), Some(code), "{task}");
+    }
+}
+
+#[test]
+fn malformed_ids_and_answers_are_on_the_ledger_as_keyed_digests_only() {
+    let project = shell();
+    project.run(&run(&["--use", "my password is hunter2", "--task", "x"]));
+    project.run(&run(&["--task", "echo the answer"]));
+    let ledger = every_byte_below(&project.ledger());
+    assert!(!ledger.contains("hunter2"));
+    assert!(ledger.contains("malformed:hmac-sha256:"));
+    assert!(!ledger.contains(&depute_ledger::Digest::of(b"the answer\n").to_hex()));
+}
+
+/// A pipe that shows whether anybody has it open.
+struct Alive {
+    path: std::path::PathBuf,
+}
+
+impl Alive {
+    fn new(project: &Project) -> Self {
+        let path = project.root().join("alive");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        Self { path }
+    }
+
+    /// Opening it to write without waiting fails where nobody reads it.
+    fn is_held(&self) -> bool {
+        use nix::fcntl::{OFlag, open};
+        open(&self.path, OFlag::O_WRONLY | OFlag::O_NONBLOCK, nix::sys::stat::Mode::empty()).is_ok()
+    }
+
+    /// Reads to the end, which comes when the last one that could write has gone.
+    fn wait_until_let_go(&self) {
+        use nix::fcntl::{OFlag, open};
+        let reader =
+            open(&self.path, OFlag::O_RDONLY | OFlag::O_NONBLOCK, nix::sys::stat::Mode::empty()).unwrap();
+        let mut reader = std::fs::File::from(reader);
+        nix::fcntl::fcntl(&reader, nix::fcntl::FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+        reader.read_to_end(&mut Vec::new()).unwrap();
+    }
+}
+
+/// Waits until the child has said that it is up.
+fn until_ready(broker: &mut std::process::Child) {
+    let mut said = Vec::new();
+    let talk = broker.stderr.as_mut().unwrap();
+    while !String::from_utf8_lossy(&said).contains("| ready") {
+        let mut byte = [0];
+        talk.read_exact(&mut byte).unwrap();
+        said.push(byte[0]);
+    }
 }
 
 #[test]
@@ -260,7 +429,7 @@ fn two_runs_at_once_are_both_recorded() {
         .map(|n| {
             project
                 .command(&run(&["--quiet", "--task", &format!("echo {n}")]))
-                .stdout(std::process::Stdio::piped())
+                .stdout(Stdio::piped())
                 .spawn()
                 .unwrap()
         })
@@ -286,10 +455,20 @@ fn a_gate_asks_at_the_terminal_and_nowhere_else() {
         let args = run(&["--task", "touch started"]);
         all.extend(args);
         let mut command = project.surround(Command::new("setsid"), &all);
-        command.stdin(std::process::Stdio::from(pty.slave));
-        std::io::Write::write_all(&mut std::fs::File::from(pty.master.try_clone().unwrap()), text.as_bytes())
-            .unwrap();
-        let ran = ran(command.output().unwrap());
+        command.stdin(Stdio::from(pty.slave)).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut terminal = std::fs::File::from(pty.master);
+        // What is typed before the question is no answer to it.
+        terminal.write_all(b"y\n").unwrap();
+        let child = command.spawn().unwrap();
+        drop(command);
+        let mut shown = Vec::new();
+        while !String::from_utf8_lossy(&shown).contains("[y/N] ") {
+            let mut byte = [0];
+            terminal.read_exact(&mut byte).unwrap();
+            shown.push(byte[0]);
+        }
+        terminal.write_all(text.as_bytes()).unwrap();
+        let ran = ran(child.wait_with_output().unwrap());
         let records = project.records(&project.ledger());
         let approvals: Vec<serde_json::Value> =
             records.into_iter().filter(|record| record["kind"] == "approval").collect();
