@@ -288,9 +288,17 @@ impl<'n> Fields<'n> {
     /// Where it is not written.
     pub fn required(&mut self, key: &'static str) -> Result<&'n Node, Problem> {
         let (span, what) = (self.span.clone(), self.what);
-        self.optional(key).ok_or_else(|| {
-            Problem::new("missing-key", span, format!("{what} has no `{key}`")).fix(format!("add `{key}:`"))
-        })
+        if let Some(node) = self.optional(key) {
+            return Ok(node);
+        }
+        // A misspelt key is the likelier cause than a forgotten one.
+        let unread = self.entries.iter().filter(|(_, taken)| !taken).map(|(entry, _)| entry);
+        if let Some(entry) = unread.into_iter().find(|entry| nearest(&entry.key, [key]).is_some()) {
+            let message = format!("`{}` is not a key of {what}", entry.key);
+            return Err(Problem::new("unknown-key", entry.key_span.clone(), message)
+                .fix(format!("did you mean `{key}`?")));
+        }
+        Err(Problem::new("missing-key", span, format!("{what} has no `{key}`")).fix(format!("add `{key}:`")))
     }
 
     /// Ends the reading.

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
+    clippy::wildcard_enum_match_arm,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::string_slice,

@@ -1,7 +1,7 @@
 //! One session: from a request to a recorded decision to a running child.
 //!
 //! The order is fixed: assemble the [`Situation`](crate::plan::Situation), decide, record, and only
-//! then act. [`executor::run`] takes nothing but a [`Recorded`](depute_ledger::Recorded) plan, and
+//! then act. The executor takes nothing but a [`Recorded`](depute_ledger::Recorded) plan, and
 //! only the ledger's append returns one.
 
 #![forbid(unsafe_code)]

@@ -14,6 +14,7 @@ mod plan;
 mod request;
 mod resolve;
 mod run;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -72,6 +73,8 @@ enum Command {
     Plan(request::RequestArgs),
     /// Decide, record, start the child, and see it to its end
     Run(request::RequestArgs),
+    /// Say whether the definitions of a directory may be spawned
+    Trust(trust::TrustArgs),
     /// Resolve sets of capabilities: JSON lines in, JSON lines out
     Resolve,
     /// Read a ledger
@@ -172,6 +175,7 @@ pub fn main() -> Exit {
         Command::Check(args) => check::main(&args, &cli.global, &mut out),
         Command::Plan(args) => plan::main(&args, &cli.global, &mut out),
         Command::Run(args) => run::main(&args, &cli.global, &mut out),
+        Command::Trust(args) => trust::main(&args, &mut out),
         Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
         Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),
         Command::Enter { broker, report, program, argv } => {

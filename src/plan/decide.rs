@@ -308,7 +308,7 @@ impl<'a> Judge<'a> {
             return refuse(Refusal::new(
                 Code::DefinitionNotTrusted,
                 format!("`{name}` comes from the {}, which is not trusted", origin.as_str()),
-                "read the file, then add `--trust-workspace` for this run",
+                "read the file, then run `depute trust`, or add `--trust-workspace` for this run",
             ));
         }
         Ok(self.situation.definition.as_ref())

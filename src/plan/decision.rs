@@ -88,7 +88,7 @@ pub struct Budget {
     pub deadline_ms: u64,
 }
 
-/// A granted spawn. Only [`decide()`] makes one.
+/// A granted spawn. Only [`decide()`](super::decide()) makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub(super) considered: Considered,

@@ -272,7 +272,7 @@ fn no_descendant_exceeds_its_parent_in_20_000_random_trees() {
     let (wide, narrow) = (usable(&POOL), usable(&POOL[1..]));
     for _ in 0..20_000 {
         let mut uses = random.some(&wide, 6);
-        uses.push("agent:helper");
+        uses.extend(["agent:helper"]);
         let mut delegate = random.some(&wide, 6);
         delegate.extend(["tool:delegate", "agent:helper"]);
         let root = Grant { uses: set(&uses), delegate: set(&delegate) };

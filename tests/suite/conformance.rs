@@ -104,8 +104,11 @@ fn sorted(texts: impl Iterator<Item = String>) -> Vec<String> {
     texts.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
+/// What a value declares (nothing where undeclared), or the rule that it breaks.
+type Declared = Result<Option<Vec<String>>, &'static str>;
+
 /// What the file with this raw value declares: ids, `undeclared`, or the rule that refuses it.
-fn declared(value: Option<&str>) -> Result<Option<Vec<String>>, &'static str> {
+fn declared(value: Option<&str>) -> Declared {
     let key = match value {
         None => String::new(),
         Some(value) => format!("allowed-tools: {}\n", serde_json::to_string(value).unwrap()),
@@ -126,7 +129,7 @@ fn ceiling_row(input: &Value, expect: &Value, place: &str) -> Row {
     let found = declared(raw);
     let scoped = |ids: &[&str]| Ok(Some(ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()));
     // The differences on purpose, each with what this product gives instead.
-    let listed: Option<(&'static str, Result<Option<Vec<String>>, &'static str>)> = match raw {
+    let listed: Option<(&str, Declared)> = match raw {
         Some("Bash(git:*)") => Some(("a pattern is a scope", scoped(&["tool:bash(git:*)"]))),
         Some("Read Bash(git:*) Write") => {
             Some(("a pattern is a scope", scoped(&["tool:bash(git:*)", "tool:read", "tool:write"])))

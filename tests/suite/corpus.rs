@@ -244,9 +244,8 @@ fn narrower_on_purpose(row: &Row, why: &str) -> Option<&'static str> {
 /// parentheses in the file.
 fn holds_patterns_as_scopes(ours: &BTreeSet<String>, value: &str) -> Result<(), String> {
     let ids: Vec<Capability> = ours.iter().map(|id| id.parse().unwrap()).collect();
-    let narrowed = |id: &Capability| match id.kind() {
-        Kind::Tool(_, Reach::Within(_)) | Kind::Agent(_) | Kind::Skill(_) => true,
-        _ => false,
+    let narrowed = |id: &Capability| {
+        matches!(id.kind(), Kind::Tool(_, Reach::Within(_)) | Kind::Agent(_) | Kind::Skill(_))
     };
     if !ids.iter().any(narrowed) {
         return Err(format!("no scope is left in {ours:?}"));

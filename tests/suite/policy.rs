@@ -1,1 +1,119 @@
-//! todo
+//! What a policy may not say: each with its place, the rule and the smallest fix.
+
+use depute::policy::{BUILTIN, Policy, Quota};
+use depute::runtime::Tier;
+
+use super::support::placed;
+
+fn read(body: &str) -> String {
+    let source = format!("version: 1\ngrant: []\n{body}\n");
+    match Policy::read(source.as_bytes()) {
+        Ok(_) => "fine".to_owned(),
+        Err(problem) => placed("p.yaml", source.as_bytes(), problem),
+    }
+}
+
+#[test]
+fn the_built_in_policy_reads_and_nothing_else() {
+    let policy = Policy::read(BUILTIN.as_bytes()).unwrap();
+    assert_eq!(policy.grant.uses.texts(), ["agent:*", "tool:glob", "tool:grep", "tool:ls", "tool:read"]);
+    assert_eq!(policy.grant.uses, policy.grant.delegate);
+    assert_eq!(policy.gates.texts(), ["tool:bash"]);
+    assert!(
+        policy.accept.is_empty() && policy.env.is_empty() && !policy.inline && policy.overlays.is_empty()
+    );
+    assert_eq!((policy.limits.depth, policy.limits.agents, policy.limits.concurrent), (2, 32, 4));
+    assert_eq!((policy.limits.deadline_ms, policy.limits.child_deadline_ms), (3_600_000, 600_000));
+    assert_eq!(policy.tier, Tier::Zero);
+}
+
+#[test]
+fn what_is_written_is_what_is_read() {
+    let source = "version: 1\ngrant: {use: [tool:read], delegate: [tool:read, tool:bash]}\nlimits: {depth: 0, agents: 1, deadline: 90s, child_deadline: 250ms, tokens: 5, usd: 2.5}\ntier: K\n";
+    let policy = Policy::read(source.as_bytes()).unwrap();
+    assert_eq!(
+        (policy.grant.uses.texts(), policy.grant.delegate.texts()),
+        (vec!["tool:read".to_owned()], vec!["tool:bash".to_owned(), "tool:read".to_owned()])
+    );
+    assert_eq!((policy.limits.depth, policy.limits.agents), (0, 1), "a zero is a zero");
+    assert_eq!((policy.limits.deadline_ms, policy.limits.child_deadline_ms), (90_000, 250));
+    assert_eq!((policy.limits.tokens, policy.limits.micro_usd), (Quota::AtMost(5), Quota::AtMost(2_500_000)));
+    assert_eq!(policy.tier, Tier::K);
+}
+
+#[test]
+fn what_it_may_not_say_has_a_place() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let overlay = format!("{{definition: a, digest: '{digest}', allow: [tool:read]}}");
+    let found = [
+        read("gate: [tool:bash]"),
+        read("limits: {dept: 1}"),
+        read("limits: {depth: 1_000}"),
+        read("limits: {depth: -1}"),
+        read("limits: {deadline: 10}"),
+        read("limits: {usd: 1.2345678}"),
+        read("gates: [tool:b*]"),
+        read("gates: [bash]"),
+        read("gates: [tool:run_shell_command]"),
+        read("gates: tool:bash"),
+        read("gates: [~]"),
+        read("gates: [tool:read(../x)]"),
+        read("gates: [mcp:*/x]"),
+        read("accept: [{id: tool:*, as: advisory, why: x}]"),
+        read("accept: [{id: tool:bash, as: kernel, why: x}]"),
+        read("accept: [{id: tool:bash, as: advisory}]"),
+        read("env: [PATH]"),
+        read("env: [LD_PRELOAD]"),
+        read("env: [\"A*\"]"),
+        read("roots: [skills]"),
+        read("roots: [/a/../b]"),
+        read("tier: Z"),
+        read("inline: maybe"),
+        read("subsumption: {bash: [read_file]}"),
+        read("overlays: [{definition: a, digest: abc, allow: []}]"),
+        read(&format!("overlays: [{overlay}, {overlay}]")),
+        read(&format!("overlays: [{{definition: a, digest: '{digest}', allow: [agent:*]}}]")),
+        read("locked: [gates]"),
+        read("tests: [{name: x, request: {use: []}, expect: yes}]"),
+        read("tests: [{name: x, request: {use: []}, expect: allowed}]"),
+        read("grant: [tool:read]"),
+        read("x: &a 1"),
+    ]
+    .join("\n");
+    insta::assert_snapshot!(found, @r#"
+    p.yaml:3:1: `gate` is not a key of a policy; did you mean `gates`?
+    p.yaml:3:10: `dept` is not a key of `limits`; did you mean `depth`?
+    p.yaml:3:17: `depth` is a whole number in decimal digits
+    p.yaml:3:17: `depth` is a whole number in decimal digits
+    p.yaml:3:20: a time is a whole number and a unit; write `1h`, `10m`, `30s` or `500ms`
+    p.yaml:3:15: `usd` is an amount such as 5 or 2.50
+    p.yaml:3:9: `tool:b*` holds '*' in a name; names hold letters, digits, `.`, `_` and `-`
+    p.yaml:3:9: `bash` has no namespace; ids look like `tool:read`, `mcp:server/tool` or `agent:review`; write `tool:bash`
+    p.yaml:3:9: `tool:run_shell_command` is a runtime's own name; write `tool:bash`
+    p.yaml:3:8: `gates` is a list, not text; write it as `[…]`
+    p.yaml:3:9: a capability is text, not nothing
+    p.yaml:3:9: `tool:read(../x)` has a path that leaves the workspace; scopes are relative and hold no `..`
+    p.yaml:3:9: `mcp:*/x` holds a wildcard that does not exist; there are `tool:*`, `agent:*`, `workspace:*` and `mcp:<server>/*`
+    p.yaml:3:15: `tool:*` is a wildcard, and this list names single capabilities
+    p.yaml:3:30: `as` is `advisory`; write `as: advisory`
+    p.yaml:3:10: an entry of `accept` has no `why`; add `why:`
+    p.yaml:3:7: `PATH` changes what a child loads or runs, so it is never passed; remove it
+    p.yaml:3:7: `LD_PRELOAD` changes what a child loads or runs, so it is never passed; remove it
+    p.yaml:3:7: `A*` is no name of a variable; name each variable; there are no patterns
+    p.yaml:3:9: `skills` is not an absolute path without `..`
+    p.yaml:3:9: `/a/../b` is not an absolute path without `..`
+    p.yaml:3:7: `tier` is no tier; write one of 0, F, K, N, C
+    p.yaml:3:9: `inline` is true or false, not text
+    p.yaml:3:22: `read_file` is a runtime's own name; write `read`
+    p.yaml:3:36: is no digest; copy it from `depute check`: `sha256:` and 64 hex digits
+    p.yaml:1:1: `a` has two overlays for one digest; keep one of the two
+    p.yaml:3:119: `agent:*` is a wildcard, and this list names single capabilities
+    p.yaml:3:9: `locked` cannot be honoured yet, so it is refused rather than ignored; remove it
+    p.yaml:3:47: `expect` is text, not a boolean; quote it
+    p.yaml:3:47: `expect` is not `allowed`; write one of granted, held, refused
+    p.yaml:3:1: `grant` is written twice; keep one of the two
+    p.yaml:3:7: has an anchor; anchors are not read; remove the `&…`, or quote the text
+    "#);
+    assert_eq!(read("locked: []"), "fine");
+    assert_eq!(read(&format!("overlays: [{overlay}]")), "fine");
+}

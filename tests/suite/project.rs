@@ -80,7 +80,7 @@ impl Project {
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         let mut all = vec!["--wait", env!("CARGO_BIN_EXE_depute")];
         all.extend(args);
-        ran(self.surround(Command::new("setsid"), &all).output().unwrap())
+        ran(&self.surround(Command::new("setsid"), &all).output().unwrap())
     }
 
     /// Runs it with `--json` and reads the one object that it prints.
@@ -101,7 +101,7 @@ impl Project {
     }
 }
 
-pub(crate) fn ran(output: Output) -> Ran {
+pub(crate) fn ran(output: &Output) -> Ran {
     Ran {
         code: output.status.code().unwrap_or(-1),
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -32,7 +32,7 @@ fn the_session_is_what_happens() {
                 let output = shop
                     .surround(Command::new("setsid"), &["--wait", "sh", "-c", &format!("{command} 2>&1")])
                     .output();
-                let found = project::ran(output.unwrap()).stdout;
+                let found = project::ran(&output.unwrap()).stdout;
                 // Talk and data arrive in the order in which they were flushed.
                 assert_eq!(redacted(&found), expected.trim_end(), "`{command}`");
                 commands += 1;

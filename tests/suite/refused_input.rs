@@ -191,7 +191,7 @@ fn a_full_ledger_starts_nothing() {
     );
     let mut command =
         project.surround(std::process::Command::new("setsid"), &["--wait", "sh", "-c", &script]);
-    let ran = super::project::ran(command.output().unwrap());
+    let ran = super::project::ran(&command.output().unwrap());
     assert_eq!(ran.code, 83, "{}{}", ran.stdout, ran.stderr);
     assert!(!project.root().join("started").exists());
     assert_eq!(project.run(&run("policy.yaml", &TOUCH)).code, 0);
@@ -263,7 +263,7 @@ fn usage_errors_are_two_and_malformed_requests_are_eighty_two() {
 fn a_reader_that_goes_away_is_no_failure() {
     let project = shell();
     let mut command = project.surround(std::process::Command::new("sh"), &["-c", "depute demo | head -n 1"]);
-    let ran = super::project::ran(command.output().unwrap());
+    let ran = super::project::ran(&command.output().unwrap());
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
 }
 
@@ -274,7 +274,7 @@ fn resolve_reads_lines_and_says_which_is_wrong() {
         // From a file: a pipe that is filled before the answers are read would fill both ways.
         project.write("lines", input);
         let lines = std::fs::File::open(project.root().join("lines")).unwrap();
-        super::project::ran(project.command(&["resolve"]).stdin(lines).output().unwrap())
+        super::project::ran(&project.command(&["resolve"]).stdin(lines).output().unwrap())
     };
     let data =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/conformance/resolve.jsonl"))

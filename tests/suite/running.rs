@@ -32,7 +32,7 @@ fn the_demo_shows_a_grant_a_refusal_and_a_ledger_that_verifies() {
     let project = Project::new();
     let scratch = tempfile::tempdir().unwrap();
     let output = project.command(&["demo"]).env("TMPDIR", scratch.path()).output().unwrap();
-    let demo = ran(output);
+    let demo = ran(&output);
     assert_eq!(demo.code, 0, "{}{}", demo.stdout, demo.stderr);
     for line in [
         "allowed-tools: Read, Grep",
@@ -130,7 +130,7 @@ fn the_environment_is_built_from_nothing() {
             .env("LD_PRELOAD_X", "x")
             .output()
             .unwrap();
-        ran(output)
+        ran(&output)
     };
     let without = secret(SHELL);
     let mut names: Vec<&str> =
@@ -261,7 +261,7 @@ fn a_signal_to_the_broker_ends_its_child() {
         until_ready(&mut broker);
         assert!(pipe.is_held(), "the child is running");
         kill(nix::unistd::Pid::from_raw(broker.id() as i32), signal).unwrap();
-        let ran = ran(broker.wait_with_output().unwrap());
+        let ran = ran(&broker.wait_with_output().unwrap());
         let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         assert_eq!((ran.code, value["outcome"]["code"].as_str()), (85, Some("CHILD_CANCELLED")), "{signal}");
         assert!(!pipe.is_held(), "{signal}");
@@ -292,13 +292,13 @@ fn a_child_inherits_no_descriptor_and_no_terminal() {
         let pty = nix::pty::openpty(None, None).unwrap();
         let mut command =
             project.surround(Command::new("setsid"), &["--ctty", "--wait", "sh", "-c", &script]);
-        let ran = ran(command.stdin(Stdio::from(pty.slave)).output().unwrap());
+        let ran = ran(&command.stdin(Stdio::from(pty.slave)).output().unwrap());
         drop(pty.master);
         ran.stdout
     };
     // Positive control: the descriptor and the terminal are there for whoever asks.
     let mut control = project.surround(Command::new("sh"), &["-c", "exec 9<secret; cat <&9"]);
-    assert_eq!(ran(control.output().unwrap()).stdout, "hunter2");
+    assert_eq!(ran(&control.output().unwrap()).stdout, "hunter2");
     assert_eq!(through("cat <&9; echo end"), "end\n");
     assert_eq!(through("(echo x >/dev/tty) 2>/dev/null && echo terminal || echo none"), "none\n");
     assert_eq!(through("ls /proc/self/fd | wc -l"), "4\n", "three, and the listing itself");
@@ -333,7 +333,7 @@ fn a_ledger_that_fills_up_under_way_starts_nothing_unrecorded() {
             vec!["--wait".to_owned(), "prlimit".to_owned(), format!("--fsize={limit}"), "depute".to_owned()];
         all.extend(run(&["--task", "touch started"]).iter().map(ToString::to_string));
         let args: Vec<&str> = all.iter().map(String::as_str).collect();
-        let ran = ran(project.surround(Command::new("setsid"), &args).output().unwrap());
+        let ran = ran(&project.surround(Command::new("setsid"), &args).output().unwrap());
         assert!(ran.code == 83 || ran.code == 0, "{room}: {} {}", ran.code, ran.stderr);
         *ends.entry(ran.code).or_insert(0) += 1;
         let started = project.root().join("started").exists();
@@ -435,7 +435,7 @@ fn two_runs_at_once_are_both_recorded() {
         })
         .collect();
     let mut answers: Vec<String> =
-        children.into_iter().map(|child| ran(child.wait_with_output().unwrap()).stdout).collect();
+        children.into_iter().map(|child| ran(&child.wait_with_output().unwrap()).stdout).collect();
     answers.sort();
     assert_eq!(answers.concat(), "0\n1\n2\n3\n4\n5\n6\n7\n");
     let report = depute_ledger::verify(&project.ledger(), &depute_ledger::VerifyOptions::new()).unwrap();
@@ -468,7 +468,7 @@ fn a_gate_asks_at_the_terminal_and_nowhere_else() {
             shown.push(byte[0]);
         }
         terminal.write_all(text.as_bytes()).unwrap();
-        let ran = ran(child.wait_with_output().unwrap());
+        let ran = ran(&child.wait_with_output().unwrap());
         let records = project.records(&project.ledger());
         let approvals: Vec<serde_json::Value> =
             records.into_iter().filter(|record| record["kind"] == "approval").collect();
