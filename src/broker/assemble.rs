@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use depute_ledger::KeyedDigest;
 
 use crate::capability::Grant;
+use crate::definition::MAX_FILE;
 use crate::diagnostic::{Diagnostic, Problem};
-use crate::discover::{Catalog, trust};
+use crate::discover::{Catalog, read_regular, trust};
 use crate::host::{self, Project};
 use crate::plan::{Approval, DefinitionFact, Facts, NodeFacts, Request, Situation, Subject, Usage};
 use crate::policy::{BUILTIN, Policy};
@@ -115,22 +116,10 @@ pub fn load_profile(name: &str, project: &Project) -> Result<Profile, Box<Diagno
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
-    use std::io::Read;
-    let read = || {
-        let file = std::fs::File::open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(std::io::Error::other("it is no regular file"));
-        }
-        let mut source = Vec::new();
-        file.take(crate::definition::MAX_FILE as u64).read_to_end(&mut source)?;
-        Ok(source)
-    };
-    read().map_err(|error| {
-        Box::new(Diagnostic::new(
-            &path.display().to_string(),
-            b"",
-            Problem::new("unreadable", 0..0, format!("cannot be read: {error}")),
-        ))
+    read_regular(path, MAX_FILE).map_err(|error| {
+        let problem = Problem::new("unreadable", 0..0, format!("cannot be read: {error}"))
+            .fix("name a file that is there, or leave `--policy` out");
+        Box::new(Diagnostic::new(&path.display().to_string(), b"", problem))
     })
 }
 

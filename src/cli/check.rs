@@ -6,13 +6,13 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::broker::load_profile;
-use crate::capability::{AskedId, CapabilitySet, Subsumption, ToolName, vocabulary};
-use crate::definition::{Ceiling, Definition, tree_digest};
+use crate::capability::{AskedId, Capability, CapabilitySet, vocabulary};
+use crate::definition::{Ceiling, Definition, MAX_FILE, tree_digest};
 use crate::diagnostic::{Diagnostic, Problem, printable};
-use crate::discover::{self, Candidate, FileKind};
+use crate::discover::{self, Candidate, Catalog, FileKind, read_regular};
 use crate::exit::Exit;
 use crate::host::{self, Project};
-use crate::plan::Code;
+use crate::plan::{Code, ceiling};
 use crate::policy::{Policy, TestOutcome};
 use crate::runtime::Profile;
 
@@ -76,19 +76,28 @@ pub(super) fn main(args: &CheckArgs, global: &Global, out: &mut Output) -> Resul
     let project = Project::here()?;
     // Fails early where the policy in force is broken: nothing is judged under another one.
     let (policy, _) = crate::broker::load_policy(global.policy.as_deref(), &project)?;
+    let catalog = Catalog::discover(&policy, &project);
     let mut files = Vec::new();
     for path in &args.paths {
         let metadata = std::fs::metadata(path).map_err(|error| {
             Failure::new(Exit::Internal, "IO", format!("`{}` cannot be read: {error}", path.display()))
+                .fix("name files or directories that are there")
         })?;
-        if metadata.is_dir() { walk(path, 0, &mut files)? } else { files.push(path.clone()) }
+        if metadata.is_dir() { walk(path, 0, &mut files) } else { files.push(Ok(path.clone())) }
     }
+    let mut seen = std::collections::BTreeSet::new();
+    files.retain(|file| {
+        file.as_ref().map_or(true, |path| seen.insert(path.canonicalize().unwrap_or(path.clone())))
+    });
     if files.is_empty() {
         out.say("no definition or policy is there");
     }
     let mut bad = 0_usize;
     for file in &files {
-        let report = examine(file, &policy, &project, out.colour());
+        let report = match file {
+            Ok(file) => examine(file, &catalog, &policy, &project, out.colour()),
+            Err((path, error)) => refused(path, "other", "IO", &[], io_problem(error), out.colour()),
+        };
         bad += usize::from(!matches!(report.state, State::Spawnable | State::Valid));
         if out.json { out.json(&report)? } else { print(&report, out)? }
     }
@@ -98,22 +107,28 @@ pub(super) fn main(args: &CheckArgs, global: &Global, out: &mut Output) -> Resul
     Ok(if bad == 0 { Exit::Done } else { Exit::Invalid })
 }
 
+/// A file to look at, or a place that could not be looked at.
+type Found = Result<PathBuf, (PathBuf, std::io::Error)>;
+
 /// Files below a directory that look like definitions or policies. What lies beside a `SKILL.md`
-/// belongs to it and is not looked through.
-fn walk(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(directory)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .collect::<Result<_, _>>()?;
+/// belongs to it and is not looked through. What cannot be looked at is reported, and stops nothing.
+fn walk(directory: &Path, depth: usize, files: &mut Vec<Found>) {
+    let entries = std::fs::read_dir(directory).and_then(|entries| {
+        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
+    });
+    let mut entries = match entries {
+        Ok(entries) => entries,
+        Err(error) => return files.push(Err((directory.to_owned(), error))),
+    };
     entries.sort();
     let named = |path: &Path, name: &str| path.file_name().is_some_and(|n| n.eq_ignore_ascii_case(name));
     if let Some(skill) = entries.iter().find(|path| named(path, "SKILL.md") || named(path, "AGENT.md")) {
-        files.push(skill.clone());
-        return Ok(());
+        return files.push(Ok(skill.clone()));
     }
     for path in entries {
-        let kind = path.symlink_metadata()?.file_type();
+        let Ok(kind) = path.symlink_metadata().map(|metadata| metadata.file_type()) else { continue };
         if kind.is_dir() && depth < MAX_DEPTH && !named(&path, ".git") && !named(&path, "node_modules") {
-            walk(&path, depth + 1, files)?;
+            walk(&path, depth + 1, files);
         } else if kind.is_file() {
             let inside = |word: &str| directory.file_name().is_some_and(|name| name == word);
             let markdown =
@@ -121,27 +136,30 @@ fn walk(directory: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), 
             let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
             if markdown || (yaml && (inside("policies") || inside("runtimes") || named(&path, "policy.yaml")))
             {
-                files.push(path);
+                files.push(Ok(path));
             }
         }
     }
-    Ok(())
 }
 
-fn examine(path: &Path, policy: &Policy, project: &Project, colour: bool) -> Report {
+fn examine(path: &Path, catalog: &Catalog, policy: &Policy, project: &Project, colour: bool) -> Report {
+    // What discovery has found is judged as it was found.
+    if let Some(candidate) = catalog.at(path) {
+        return definition(path, candidate, policy, colour);
+    }
+    let read = |kind, code, judge: &dyn Fn(&[u8]) -> Report| match read_regular(path, MAX_FILE) {
+        Ok(source) => judge(&source),
+        Err(error) => refused(path, kind, code, &[], io_problem(&error), colour),
+    };
     match discover::classify(path) {
         FileKind::Definition(candidate) => definition(path, &candidate, policy, colour),
-        FileKind::Policy => match std::fs::read(path) {
-            Ok(source) => policy_file(path, &source, project, colour),
-            Err(error) => refused(path, "policy", "POLICY_INVALID", &[], io_problem(&error), colour),
-        },
-        FileKind::Profile => match std::fs::read(path) {
-            Ok(source) => match Profile::read(&source) {
-                Ok(profile) => Report { name: Some(profile.runtime), ..empty(path, "runtime", State::Valid) },
-                Err(problem) => refused(path, "runtime", "PROFILE_INVALID", &source, problem, colour),
-            },
-            Err(error) => refused(path, "runtime", "PROFILE_INVALID", &[], io_problem(&error), colour),
-        },
+        FileKind::Policy => {
+            read("policy", "POLICY_INVALID", &|source| policy_file(path, source, project, colour))
+        }
+        FileKind::Profile => read("runtime", "PROFILE_INVALID", &|source| match Profile::read(source) {
+            Ok(profile) => Report { name: Some(profile.runtime), ..empty(path, "runtime", State::Valid) },
+            Err(problem) => refused(path, "runtime", "PROFILE_INVALID", source, problem, colour),
+        }),
         FileKind::Other(why) => refused(
             path,
             "other",
@@ -240,48 +258,38 @@ fn definition(path: &Path, candidate: &Candidate, policy: &Policy, colour: bool)
         .findings()
         .iter()
         .map(|f| (f.rule, f.message.clone(), f.span.clone()))
-        .chain(unknown_tools(&definition))
         .map(|(rule, message, span)| {
             let at = Diagnostic::new("", &bytes, Problem::new(rule, span, message));
             Note { rule: rule.to_owned(), message: at.problem.message, line: at.line, column: at.column }
         })
         .collect();
-    let overlay = policy.overlay(&candidate.name, &tree);
-    let report = match (definition.ceiling(), overlay) {
-        (Ceiling::Declared(set), None) => {
-            Report { ceiling: Some(set.clone()), ..empty(path, kind, State::Spawnable) }
-        }
-        (Ceiling::Declared(set), Some(overlay)) => {
-            let ceiling = Some(set.meet(&overlay.uses, &Subsumption::none()));
-            Report { ceiling, ..empty(path, kind, State::Spawnable) }
-        }
-        (Ceiling::Undeclared(_), Some(overlay)) => {
-            Report { ceiling: Some(overlay.uses.clone()), ..empty(path, kind, State::Spawnable) }
-        }
-        (Ceiling::Undeclared(undeclared), None) => {
+    let uses = ceiling(policy, &definition, &tree);
+    let report = match (&uses, definition.ceiling()) {
+        (Some(uses), _) => match unknown_tool(&definition, uses) {
+            None => empty(path, kind, State::Spawnable),
+            Some(problem) => refused(path, kind, Code::UnknownTool.as_str(), &bytes, problem, colour),
+        },
+        (None, Ceiling::Undeclared(undeclared)) => {
             let code = Code::UndeclaredTools.as_str();
             Report {
                 state: State::Undeclared,
                 ..refused(path, kind, code, &bytes, undeclared.problem.clone(), colour)
             }
         }
+        (None, Ceiling::Declared(_)) => empty(path, kind, State::Undeclared),
     };
-    Report { name: Some(candidate.name.to_string()), tree: Some(tree), findings, ..report }
+    Report { name: Some(candidate.name.to_string()), tree: Some(tree), ceiling: uses, findings, ..report }
 }
 
-/// Declared tools that no runtime knows, with the near name.
-fn unknown_tools(definition: &Definition) -> Vec<(&'static str, String, std::ops::Range<usize>)> {
-    let Ceiling::Declared(set) = definition.ceiling() else { return Vec::new() };
-    let unknown = |name: &&ToolName| !vocabulary::is_neutral(name);
-    set.iter()
-        .filter_map(|id| id.tool_name())
-        .filter(unknown)
-        .map(|name| {
-            let hint =
-                vocabulary::nearest(name).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            ("unknown-tool", format!("`tool:{name}` is a tool that no runtime knows{hint}"), 0..0)
-        })
-        .collect()
+/// The first declared tool that no runtime knows, with the near name: the planner refuses it.
+fn unknown_tool(definition: &Definition, uses: &CapabilitySet) -> Option<Problem> {
+    let name = uses.iter().filter_map(Capability::tool_name).find(|name| !vocabulary::is_neutral(name))?;
+    let message = format!("`tool:{name}` is a tool that no runtime knows");
+    let problem = Problem::new("unknown-tool", definition.ceiling_span(), message);
+    Some(match vocabulary::nearest(name) {
+        Some(near) => problem.fix(format!("did you mean `{near}`?")),
+        None => problem.fix("name a tool that exists, or remove it"),
+    })
 }
 
 fn policy_file(path: &Path, source: &[u8], project: &Project, colour: bool) -> Report {

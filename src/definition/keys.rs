@@ -43,6 +43,7 @@ const CONFERRING: [&str; 19] = [
 pub(super) struct Read {
     pub(super) description: String,
     pub(super) ceiling: Ceiling,
+    pub(super) ceiling_span: std::ops::Range<usize>,
     pub(super) removed: CapabilitySet,
     pub(super) model: Option<String>,
     pub(super) findings: Vec<Finding>,
@@ -95,7 +96,8 @@ pub(super) fn read(
             span: entry.key_span.clone(),
         });
     }
-    Ok(Read { description, ceiling, removed, model: model(find("model"))?, findings })
+    let ceiling_span = find(kind.ceiling_key()).map_or(base..base, |entry| entry.value.span.clone());
+    Ok(Read { description, ceiling, ceiling_span, removed, model: model(find("model"))?, findings })
 }
 
 fn description(entry: Option<&Entry>, base: usize) -> Result<String, Problem> {

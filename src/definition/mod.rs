@@ -89,6 +89,7 @@ pub struct Definition {
     description: String,
     ceiling: Ceiling,
     removed: CapabilitySet,
+    ceiling_span: Range<usize>,
     model: Option<String>,
     findings: Vec<Finding>,
     bytes: Vec<u8>,
@@ -118,6 +119,7 @@ impl Definition {
             description: read.description,
             ceiling: read.ceiling,
             removed: read.removed,
+            ceiling_span: read.ceiling_span,
             model: read.model,
             findings,
             body,
@@ -147,6 +149,12 @@ impl Definition {
     #[must_use]
     pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
+    }
+
+    /// Where the ceiling is declared, in bytes of the file; the start where it is not.
+    #[must_use]
+    pub fn ceiling_span(&self) -> Range<usize> {
+        self.ceiling_span.clone()
     }
 
     /// What its restrictive keys took away; an overlay cannot give it back.

@@ -42,13 +42,22 @@ pub enum ReadError {
 }
 
 impl Root {
-    /// Opens a root. The path itself may be a link: it is the operator's.
+    /// Opens a root whose path may lead through links, as one that the operator or user chose may.
     ///
     /// # Errors
     /// Where it is no directory that can be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let fd = open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
         Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// Opens a directory below this root, through no link that leads out of it.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn beneath(&self, relative: &Path) -> Result<Self, ReadError> {
+        let fd = self.open_beneath(relative, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
+        Ok(Self { fd, path: self.path.join(relative) })
     }
 
     /// Where it is.
@@ -195,6 +204,24 @@ impl Walk<'_> {
         self.total += content.len();
         Ok(TreeKind::File { executable, content })
     }
+}
+
+/// Reads a file that the operator named: regular, at most `most` bytes, never waiting on a pipe.
+///
+/// # Errors
+/// Where it is another kind of file, larger, or cannot be read.
+pub fn read_regular(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut content = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut content)?;
+    if content.len() > most {
+        return Err(io::Error::other(format!("it is larger than {most} bytes")));
+    }
+    Ok(content)
 }
 
 /// The whole content, or nothing where there is more than `most`: a file may grow after its size was

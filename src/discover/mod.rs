@@ -7,8 +7,9 @@ mod beneath;
 pub mod trust;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::capability::{DefinitionName, MAX_NAME};
+use crate::capability::{DefinitionName, Name};
 use crate::definition::{Definition, DefinitionKind, TreeEntry, tree_digest};
 use crate::diagnostic::{Diagnostic, Problem, printable};
 use crate::host::Project;
@@ -16,10 +17,10 @@ use crate::nearest::nearest_all;
 use crate::plan::{DefinitionFact, DefinitionRef, Origin, Which};
 use crate::policy::Policy;
 
-pub use beneath::{ReadError, Root};
+pub use beneath::{ReadError, Root, read_regular};
 
 /// A file that would be a definition, not yet read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Candidate {
     /// The name by its path.
     pub name: DefinitionName,
@@ -29,19 +30,31 @@ pub struct Candidate {
     pub origin: Origin,
     /// The place it was found in: definitions of one place must differ in name.
     pub place: PathBuf,
-    /// The root beneath which it is opened.
-    pub root: PathBuf,
+    /// The root beneath which it is opened, held open since it was listed.
+    pub root: Arc<Root>,
     /// Its directory below the root; empty where it stands in the root itself.
     pub directory: PathBuf,
     /// Its file name.
     pub file: PathBuf,
+    /// Whether it can be read at all. What cannot still takes its name, so that nothing farther
+    /// away steps in for it.
+    pub access: Access,
+}
+
+/// Whether a candidate can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// By what was seen when the root was listed.
+    Open,
+    /// No; why.
+    Blocked(String),
 }
 
 impl Candidate {
     /// The whole path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.root.join(&self.directory).join(&self.file)
+        self.root.path().join(&self.directory).join(&self.file)
     }
 }
 
@@ -49,6 +62,9 @@ impl Candidate {
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
     candidates: Vec<Candidate>,
+    /// Roots of policy or user that are there and could not be looked through. A name that only the
+    /// workspace has may be one of theirs.
+    unopened: Vec<(Origin, String)>,
     /// What was passed over, and why.
     pub skipped: Vec<String>,
 }
@@ -78,78 +94,89 @@ impl Catalog {
         for root in &policy.roots {
             catalog.policy_root(Path::new(root));
         }
-        for (base, origin) in [(&project.home, Origin::User), (&project.root, Origin::Workspace)] {
-            // In the home directory itself both are one place.
-            if origin == Origin::Workspace && base == &project.home {
-                continue;
+        let kinds = [("skills", RootKind::Skills), ("agents", RootKind::Agents)];
+        let place = project.home.join(".claude");
+        for (name, kind) in kinds {
+            let path = place.join(name);
+            catalog.root(Root::open(&path).map_err(ReadError::Io), &path, &place, Origin::User, kind);
+        }
+        // In the home directory itself both are one place.
+        if project.root != project.home {
+            let place = project.root.join(".claude");
+            match Root::open(&project.root) {
+                Err(error) => catalog.skip(&project.root, &error.to_string()),
+                Ok(workspace) => {
+                    for (name, kind) in kinds {
+                        let below = workspace.beneath(&Path::new(".claude").join(name));
+                        catalog.root(below, &place.join(name), &place, Origin::Workspace, kind);
+                    }
+                }
             }
-            let place = base.join(".claude");
-            catalog.root(&place.join("skills"), &place, origin, RootKind::Skills);
-            catalog.root(&place.join("agents"), &place, origin, RootKind::Agents);
         }
         catalog
     }
 
     fn policy_root(&mut self, path: &Path) {
         let (skills, agents) = (path.join("skills"), path.join("agents"));
+        let mut add = |at: &Path, kind| {
+            self.root(Root::open(at).map_err(ReadError::Io), at, path, Origin::Policy, kind)
+        };
         if path.file_name().is_some_and(|name| name == "agents") {
-            self.root(path, path, Origin::Policy, RootKind::Agents);
+            add(path, RootKind::Agents);
         } else if skills.is_dir() || agents.is_dir() {
-            self.root(&skills, path, Origin::Policy, RootKind::Skills);
-            self.root(&agents, path, Origin::Policy, RootKind::Agents);
+            add(&skills, RootKind::Skills);
+            add(&agents, RootKind::Agents);
         } else {
-            self.root(path, path, Origin::Policy, RootKind::Skills);
+            add(path, RootKind::Skills);
         }
     }
 
-    fn root(&mut self, path: &Path, place: &Path, origin: Origin, kind: RootKind) {
-        let root = match Root::open(path) {
-            Ok(root) => root,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
-            Err(error) => return self.skip(path, &error.to_string()),
-        };
-        let names = match root.names(Path::new("")) {
-            Ok(names) => names,
-            Err(error) => return self.skip(path, &error.to_string()),
+    fn root(
+        &mut self,
+        root: Result<Root, ReadError>,
+        path: &Path,
+        place: &Path,
+        origin: Origin,
+        kind: RootKind,
+    ) {
+        let names = root.and_then(|root| root.names(Path::new("")).map(|names| (Arc::new(root), names)));
+        let (root, names) = match names {
+            Ok(found) => found,
+            Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return,
+            Err(error) => {
+                if origin != Origin::Workspace {
+                    self.unopened
+                        .push((origin, format!("{} {error}", printable(&path.display().to_string()))));
+                }
+                return self.skip(path, &error.to_string());
+            }
         };
         for entry in names {
             let Some(text) = entry.to_str() else {
                 self.skip(&path.join(&entry), "has a name that is not UTF-8");
                 continue;
             };
-            let (name, definition, directory, file) = match (kind, text.strip_suffix(".md")) {
-                (RootKind::Skills, Some(stem)) => {
-                    (stem, DefinitionKind::Skill, PathBuf::new(), entry.clone())
-                }
-                (RootKind::Agents, Some(stem)) => (
-                    stem.strip_suffix(".agent").unwrap_or(stem),
-                    DefinitionKind::Agent,
-                    PathBuf::new(),
-                    entry.clone(),
-                ),
-                (RootKind::Skills, None) if holds(&root, &entry, "SKILL.md") => {
-                    (text, DefinitionKind::Skill, entry.clone(), "SKILL.md".into())
-                }
-                (RootKind::Agents, None) if holds(&root, &entry, "AGENT.md") => {
-                    (text, DefinitionKind::Harness, entry.clone(), "AGENT.md".into())
-                }
-                (RootKind::Skills | RootKind::Agents, None) => {
-                    if !root.is_directory(&entry) && path.join(&entry).is_symlink() {
-                        self.skip(&path.join(&entry), "is a link that leads out of its root");
-                    }
-                    continue;
-                }
+            let Some((name, definition, directory, file, access)) = classified(&root, &entry, text, kind)
+            else {
+                continue;
             };
-            match DefinitionName::parse(name) {
-                Ok(name) => self.candidates.push(Candidate {
-                    name,
-                    kind: definition,
-                    origin,
-                    place: place.to_owned(),
-                    root: path.to_owned(),
-                    directory,
-                    file,
-                }),
+            // A file claims no package: only the one who installed it knows that.
+            match Name::parse(name).and_then(|name| DefinitionName::parse(name.as_str())) {
+                Ok(name) => {
+                    if let Access::Blocked(why) = &access {
+                        self.skip(&path.join(&entry), why);
+                    }
+                    self.candidates.push(Candidate {
+                        name,
+                        kind: definition,
+                        origin,
+                        place: place.to_owned(),
+                        root: Arc::clone(&root),
+                        directory,
+                        file,
+                        access,
+                    });
+                }
                 Err(error) => self.skip(&path.join(&entry), &format!("has a name that {error}")),
             }
         }
@@ -179,20 +206,26 @@ impl Catalog {
                 Which::At(path) => c.path() == Path::new(path),
             })
             .collect();
-        let Some(first) = named.first() else {
+        let nobodys = |fact| Found { fact, definition: None, shadowed: Vec::new() };
+        let first = named.first();
+        if reference.which == Which::Nearest
+            && first.is_none_or(|first| first.origin == Origin::Workspace)
+            && let Some((origin, why)) = self.unopened.first()
+        {
+            let message = format!("{why}, so it is not known whether `{}` is there", reference.name);
+            let fix = Some(format!("mend that directory, or ask for `{}@workspace`", reference.name));
+            return nobodys(DefinitionFact::Unreadable { origin: *origin, trusted: true, message, fix });
+        }
+        let Some(first) = first else {
             let names: Vec<String> = self.candidates.iter().map(|c| c.name.to_string()).collect();
             let near = nearest_all(&reference.name.to_string(), names.iter().map(String::as_str));
             let near = near.into_iter().map(str::to_owned).collect();
-            return Found { fact: DefinitionFact::Unknown { near }, definition: None, shadowed: Vec::new() };
+            return nobodys(DefinitionFact::Unknown { near });
         };
         let rivals: Vec<String> =
             named.iter().filter(|c| c.place == first.place).map(|c| c.path().display().to_string()).collect();
         if rivals.len() > 1 {
-            return Found {
-                fact: DefinitionFact::Ambiguous { places: rivals },
-                definition: None,
-                shadowed: Vec::new(),
-            };
+            return nobodys(DefinitionFact::Ambiguous { places: rivals });
         }
         let shadowed = named.iter().skip(1).map(|c| c.path()).collect();
         let found = read(first, trusted);
@@ -207,9 +240,43 @@ impl Catalog {
     }
 }
 
-fn holds(root: &Root, entry: &Path, file: &str) -> bool {
-    root.is_directory(entry)
-        && root.names(entry).is_ok_and(|names| names.iter().any(|name| name.as_os_str() == file))
+/// What an entry of a root is: its name, kind, directory below the root, file, and whether it can be
+/// read. Nothing where it is no definition.
+fn classified<'n>(
+    root: &Root,
+    entry: &Path,
+    text: &'n str,
+    kind: RootKind,
+) -> Option<(&'n str, DefinitionKind, PathBuf, PathBuf, Access)> {
+    let (definition, file) = match kind {
+        RootKind::Skills => (DefinitionKind::Skill, "SKILL.md"),
+        RootKind::Agents => (DefinitionKind::Harness, "AGENT.md"),
+    };
+    if let Some(stem) = text.strip_suffix(".md") {
+        let (name, definition) = match kind {
+            RootKind::Skills => (stem, DefinitionKind::Skill),
+            RootKind::Agents => (stem.strip_suffix(".agent").unwrap_or(stem), DefinitionKind::Agent),
+        };
+        return Some((name, definition, PathBuf::new(), entry.to_owned(), Access::Open));
+    }
+    match root.names(entry) {
+        Ok(names) if names.iter().any(|name| name.as_os_str() == file) => {
+            Some((text, definition, entry.to_owned(), file.into(), Access::Open))
+        }
+        Ok(_) => None,
+        Err(error @ ReadError::LeadsOut(_)) => {
+            Some((text, definition, entry.to_owned(), file.into(), Access::Blocked(error.to_string())))
+        }
+        Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Some((
+            text,
+            definition,
+            entry.to_owned(),
+            file.into(),
+            Access::Blocked(format!("cannot be read: {error}")),
+        )),
+        // A file of another name, or a link to nowhere.
+        Err(_) => None,
+    }
 }
 
 /// Reads one candidate.
@@ -257,7 +324,10 @@ pub fn read(candidate: &Candidate, trusted: bool) -> Found {
 /// # Errors
 /// [`ReadError`].
 pub fn load(candidate: &Candidate) -> Result<(Vec<u8>, Vec<TreeEntry>), ReadError> {
-    let root = Root::open(&candidate.root)?;
+    if let Access::Blocked(why) = &candidate.access {
+        return Err(ReadError::Io(std::io::Error::other(why.clone())));
+    }
+    let root = &candidate.root;
     if candidate.directory.as_os_str().is_empty() {
         use std::os::unix::ffi::OsStrExt;
         let content = root.read(&candidate.file)?;
@@ -271,7 +341,7 @@ pub fn load(candidate: &Candidate) -> Result<(Vec<u8>, Vec<TreeEntry>), ReadErro
 }
 
 /// What a file named to `check` is taken for, by its path alone.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum FileKind {
     /// A definition.
     Definition(Candidate),
@@ -292,16 +362,21 @@ pub fn classify(path: &Path) -> FileKind {
     let Some(file) = path.file_name().and_then(|name| name.to_str()) else {
         return FileKind::Other("has a name that is not UTF-8");
     };
-    let definition = |name: &str, kind, root: &Path, directory: PathBuf| match DefinitionName::parse(name) {
-        Ok(name) if name.to_string().len() <= MAX_NAME => FileKind::Definition(Candidate {
+    let definition = |name: &str, kind, root: &Path, directory: PathBuf| match (
+        Name::parse(name).and_then(|name| DefinitionName::parse(name.as_str())),
+        Root::open(root),
+    ) {
+        (Ok(name), Ok(opened)) => FileKind::Definition(Candidate {
             name,
             kind,
             origin: Origin::Workspace,
             place: root.to_owned(),
-            root: root.to_owned(),
+            root: Arc::new(opened),
             directory,
             file: PathBuf::from(file),
+            access: Access::Open,
         }),
+        (_, Err(_)) => FileKind::Other("is in a directory that cannot be opened"),
         _ => FileKind::Other(
             "has a name that no definition may have; names hold letters, digits, `.`, `_` and `-`, and begin with a letter or digit",
         ),

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The largest store that is read, in bytes.
@@ -37,11 +37,22 @@ pub fn is_trusted(store: &Path, directory: &Path) -> bool {
 /// # Errors
 /// Where the store cannot be written.
 pub fn record(store: &Path, directory: &Path, trusted: bool) -> std::io::Result<()> {
-    let mut content = read(store).unwrap_or(Store { v: 1, directories: BTreeMap::new() });
+    let mut content = match store.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Store { v: 1, directories: BTreeMap::new() }
+        }
+        // Starting anew would forget what was distrusted.
+        _ => read(store).ok_or_else(|| {
+            std::io::Error::other(format!(
+                "`{}` cannot be relied on: look at its owner, mode and content",
+                store.display()
+            ))
+        })?,
+    };
     let verdict = if trusted { Verdict::Trusted } else { Verdict::Untrusted };
     content.directories.insert(directory.to_owned(), verdict);
     let parent = store.parent().unwrap_or(Path::new("/"));
-    std::fs::create_dir_all(parent)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     let fresh = store.with_extension(format!("{}.tmp", crate::host::new_id()));
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     serde_json::to_writer_pretty(&mut file, &content)?;

@@ -9,6 +9,7 @@ use crate::definition::{Ceiling, Definition};
 use crate::policy::{DelegateCeiling, Policy, Quota};
 use crate::runtime::{EnvValue, Launch, NodePaths};
 
+use super::ceiling::ceiling;
 use super::decision::{Budget, Considered, Decision, Digests, Hold, Plan, Refused};
 use super::enforcement::{self, Enforcement, Enforcer};
 use super::refusal::{Code, Refusal};
@@ -344,28 +345,9 @@ impl<'a> Judge<'a> {
         self.considered.digests.tree = Some(*tree);
         self.considered.digests.body = Some(definition.body_digest());
         let overlay = self.policy.overlay(definition.name(), tree);
-        let uses = match (definition.ceiling(), overlay) {
-            (Ceiling::Declared(declared), None) => declared.clone(),
-            // An overlay narrows what is declared; it never adds to it.
-            (Ceiling::Declared(declared), Some(overlay)) => {
-                declared.meet(&overlay.uses, &Subsumption::none())
-            }
-            (Ceiling::Undeclared(_), Some(overlay)) => {
-                let gone = definition.removed();
-                overlay.uses.filtered(|id| !gone.iter().any(|gone| id.touches(gone, &self.table)))
-            }
-            (Ceiling::Undeclared(undeclared), None) => {
-                let voided = self.policy.voided_overlay(definition.name(), tree).is_some();
-                let message = match voided {
-                    true => format!(
-                        "`{}` declares no tools, and the overlay for it is void since the file has changed",
-                        definition.name()
-                    ),
-                    false => format!("`{}` {}", definition.name(), undeclared.problem.message),
-                };
-                let fix = undeclared.problem.fix.clone().unwrap_or_default();
-                return refuse(Refusal::new(Code::UndeclaredTools, message, format!("in {place}: {fix}")));
-            }
+        let Some(uses) = ceiling(self.policy, definition, tree) else {
+            let voided = self.policy.voided_overlay(definition.name(), tree).is_some();
+            return refuse(undeclared(definition, place, voided));
         };
         let delegate = overlay.map_or(DelegateCeiling::Unstated, |overlay| overlay.delegate.clone());
         self.considered.ceiling = Some(uses.clone());
@@ -837,6 +819,22 @@ impl<'a> Judge<'a> {
             None => format!("the operator {does} in the policy"),
         }
     }
+}
+
+fn undeclared(definition: &Definition, place: &str, overlay_is_void: bool) -> Refusal {
+    let name = definition.name();
+    let (message, fix) = match definition.ceiling() {
+        _ if overlay_is_void => (
+            format!("`{name}` declares no tools, and the overlay for it is void since the file has changed"),
+            "look at what has changed, then put the new digest into the overlay".to_owned(),
+        ),
+        Ceiling::Undeclared(undeclared) => {
+            let fix = undeclared.problem.fix.clone().unwrap_or_else(|| "declare its tools".to_owned());
+            (format!("`{name}` {}", undeclared.problem.message), format!("in {place}: {fix}"))
+        }
+        Ceiling::Declared(_) => (format!("`{name}` declares no tools"), "declare its tools".to_owned()),
+    };
+    Refusal::new(Code::UndeclaredTools, message, fix)
 }
 
 fn digest_of(value: &impl serde::Serialize) -> Digest {

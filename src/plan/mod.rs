@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ceiling;
 mod decide;
 mod decision;
 mod enforcement;
@@ -13,6 +14,7 @@ mod refusal;
 mod request;
 mod situation;
 
+pub use ceiling::ceiling;
 pub use decide::decide;
 pub use decision::{Budget, Considered, Decision, Digests, Hold, Plan, Refused};
 pub use enforcement::{Enforcement, Enforcer};

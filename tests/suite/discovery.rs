@@ -93,7 +93,7 @@ fn links_out_of_a_root_are_not_followed() {
     symlink("real", skills.join("inner")).unwrap();
     assert_eq!(code(&project, "inner", &["--trust-workspace"]), "granted");
     symlink(&outside, skills.join("leak")).unwrap();
-    assert_eq!(code(&project, "leak", &["--trust-workspace"]), "UNKNOWN_DEFINITION");
+    assert_eq!(code(&project, "leak", &["--trust-workspace"]), "DEFINITION_UNREADABLE");
     std::fs::create_dir(skills.join("file")).unwrap();
     symlink(outside.join("SKILL.md"), skills.join("file/SKILL.md")).unwrap();
     assert_eq!(code(&project, "file", &["--trust-workspace"]), "DEFINITION_UNREADABLE");
@@ -175,4 +175,144 @@ fn roots_of_the_policy_are_looked_through() {
         let (exit, value) = project.json(&["--policy", "policy.yaml", "plan", agent, "--task", "x"]);
         assert_eq!((exit, &value["effective"]), (0, &serde_json::json!([tool])), "{value}");
     }
+}
+
+#[test]
+fn a_workspaces_roots_may_not_lead_out_of_it() {
+    for link in [".claude", ".claude/skills"] {
+        let project = Project::new();
+        let outside = project.home().join("outside");
+        write(&outside.join("skills/leak/SKILL.md"), skill("Read"));
+        let (target, from) = if link == ".claude" {
+            (outside.clone(), ".claude")
+        } else {
+            (outside.join("skills"), ".claude/skills")
+        };
+        std::fs::create_dir_all(project.root().join(from).parent().unwrap()).unwrap();
+        symlink(&target, project.root().join(from)).unwrap();
+        assert_eq!(code(&project, "leak", &["--trust-workspace"]), "UNKNOWN_DEFINITION", "{link}");
+        // Positive control: a link inside the workspace, and the user's own link anywhere.
+        std::fs::remove_file(project.root().join(from)).unwrap();
+        write(&project.root().join("inside/skills/leak/SKILL.md"), skill("Read"));
+        let target = if link == ".claude" { "inside" } else { "../inside/skills" };
+        symlink(target, project.root().join(from)).unwrap();
+        assert_eq!(code(&project, "leak", &["--trust-workspace"]), "granted", "{link}");
+    }
+    let project = Project::new();
+    write(&project.home().join("shared/skills/mine/SKILL.md"), skill("Read"));
+    symlink("shared", project.home().join(".claude")).unwrap();
+    assert_eq!(code(&project, "mine", &[]), "granted");
+}
+
+#[test]
+fn a_name_that_the_user_has_and_cannot_be_read_is_not_taken_by_the_workspace() {
+    let project = Project::new();
+    project.skill("review", "Read");
+    assert_eq!(code(&project, "review", &["--trust-workspace"]), "granted");
+    let skills = project.home().join(".claude/skills");
+    std::fs::create_dir_all(&skills).unwrap();
+    write(&project.home().join("elsewhere/review/SKILL.md"), skill("Read"));
+    symlink(project.home().join("elsewhere/review"), skills.join("review")).unwrap();
+    assert_eq!(code(&project, "review", &["--trust-workspace"]), "DEFINITION_UNREADABLE");
+    assert_eq!(code(&project, "review@workspace", &["--trust-workspace"]), "granted");
+    // A root of the user's that cannot be looked through may hold any name.
+    std::fs::remove_file(skills.join("review")).unwrap();
+    std::fs::remove_dir(&skills).unwrap();
+    symlink("skills", &skills).unwrap();
+    assert_eq!(code(&project, "review", &["--trust-workspace"]), "DEFINITION_UNREADABLE");
+    assert_eq!(code(&project, "review@workspace", &["--trust-workspace"]), "granted");
+}
+
+#[test]
+fn a_file_cannot_claim_a_package() {
+    let project = Project::new();
+    project.write(".claude/agents/acme:review.md", "---\ndescription: d\ntools: Read\n---\nb\n");
+    assert_eq!(code(&project, "acme:review", &["--trust-workspace"]), "UNKNOWN_DEFINITION");
+    project.write(".claude/agents/review.md", "---\ndescription: d\ntools: Read\n---\nb\n");
+    assert_eq!(code(&project, "review", &["--trust-workspace"]), "granted");
+}
+
+#[test]
+fn check_and_plan_say_the_same() {
+    let project = Project::new();
+    let plan = |project: &Project, agent: &str| {
+        let (_, value) =
+            project.json(&["--policy", "policy.yaml", "plan", agent, "--task", "x", "--trust-workspace"]);
+        (value["refusal"]["code"].as_str().unwrap_or("granted").to_owned(), value["ceiling"].clone())
+    };
+    let check = |project: &Project, path: &str| {
+        let (_, value) = project.json(&["--policy", "policy.yaml", "check", path]);
+        (
+            value["state"].as_str().unwrap().to_owned(),
+            value["code"].clone(),
+            value["ceiling"].clone(),
+            value["line"].clone(),
+        )
+    };
+    let grant = "version: 1\ngrant: [tool:read, tool:bash, agent:*]\naccept: [{id: tool:bash, as: advisory, why: x}]\nruntime: {default: scripted}\n";
+    project.write("policy.yaml", grant);
+    // A tool that nobody knows is no ceiling to spawn with.
+    project.write(".claude/agents/odd.md", "---\ndescription: d\ntools: Read, Serch\n---\nb\n");
+    assert_eq!(plan(&project, "odd").0, "UNKNOWN_TOOL");
+    let (state, code, _, line) = check(&project, ".claude/agents/odd.md");
+    assert_eq!((state.as_str(), code, line), ("refused", "UNKNOWN_TOOL".into(), 3.into()));
+    // An overlay does not give back what the file takes away.
+    project.write(".claude/agents/bare.md", "---\ndescription: d\ndisallowedTools: Bash\n---\nb\n");
+    let (_, value) = project.json(&["check", ".claude/agents/bare.md"]);
+    let tree = value["tree"].as_str().unwrap();
+    project.write(
+        "policy.yaml",
+        format!(
+            "{grant}overlays: [{{definition: bare, digest: \"{tree}\", allow: [tool:bash, tool:read]}}]\n"
+        ),
+    );
+    let read = serde_json::json!(["tool:read"]);
+    assert_eq!(plan(&project, "bare"), ("granted".to_owned(), read.clone()));
+    assert_eq!(check(&project, ".claude/agents/bare.md").2, read);
+    // A file in a root of the policy is what the root says it is.
+    let shared = project.home().join("shared");
+    write(&shared.join("kk.md"), "---\ndescription: d\ntools: Read\n---\nb\n");
+    project.write("policy.yaml", format!("{grant}roots: [{}]\n", shared.display()));
+    assert_eq!(plan(&project, "kk").0, "UNDECLARED_TOOLS");
+    assert_eq!(check(&project, shared.join("kk.md").to_str().unwrap()).0, "undeclared");
+}
+
+#[test]
+fn check_reports_what_it_cannot_look_at_and_goes_on() {
+    let project = Project::new();
+    project
+        .skill("good", "Read")
+        .write(".claude/skills/bad/SKILL.md", "---\ndescription: Use when: x\n---\n");
+    symlink("nowhere", project.root().join(".claude/skills/gone")).unwrap();
+    nix::unistd::mkfifo(&project.root().join("policy.yaml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let ran = project.run(&["check", ".claude", ".claude/skills/good/SKILL.md", "policy.yaml"]);
+    assert_eq!(ran.code, 82);
+    assert_eq!(
+        ran.stdout.matches("good/SKILL.md").count(),
+        1,
+        "a file given twice is reported once:\n{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("3 checked, 2 not in order"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("it is no regular file"), "{}", ran.stdout);
+    let ran = project.run(&["check", "nowhere"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("`nowhere`") && ran.stderr.contains("fix:"), "{}", ran.stderr);
+}
+
+#[test]
+fn trust_is_said_by_a_command() {
+    let project = Project::new();
+    project.skill("reader", "Read");
+    assert_eq!(code(&project, "reader", &[]), "DEFINITION_NOT_TRUSTED");
+    assert_eq!(project.json(&["trust", "--show"]).1["trusted"], false);
+    assert_eq!(project.json(&["trust"]), (0, project.json(&["trust", "--show"]).1));
+    assert_eq!(code(&project, "reader", &[]), "granted");
+    assert_eq!(project.run(&["trust", "--revoke"]).code, 0);
+    assert_eq!(code(&project, "reader", &[]), "DEFINITION_NOT_TRUSTED");
+    // A store that cannot be relied on is not started anew: what was distrusted would be forgotten.
+    let store = project.root().join("../state/depute/trust.json");
+    std::fs::write(&store, "{").unwrap();
+    assert_eq!(project.run(&["trust"]).code, 1);
+    assert_eq!(std::fs::read_to_string(&store).unwrap(), "{");
 }

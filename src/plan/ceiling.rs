@@ -1,0 +1,24 @@
+//! What a definition lets its child use, after the operator's overlay.
+
+use depute_ledger::Digest;
+
+use crate::capability::{CapabilitySet, Subsumption};
+use crate::definition::{Ceiling, Definition};
+use crate::policy::Policy;
+
+/// The ceiling of `use`; nothing where the file declares none and no overlay speaks for these bytes.
+///
+/// An overlay narrows what is declared and never adds to it. What the file's restrictive keys take
+/// away stays away, also where the policy's subsumption rows would give it back.
+#[must_use]
+pub fn ceiling(policy: &Policy, definition: &Definition, tree: &Digest) -> Option<CapabilitySet> {
+    let overlay = policy.overlay(definition.name(), tree);
+    let allowed = match (definition.ceiling(), overlay) {
+        (Ceiling::Declared(declared), None) => declared.clone(),
+        (Ceiling::Declared(declared), Some(overlay)) => declared.meet(&overlay.uses, &Subsumption::none()),
+        (Ceiling::Undeclared(_), Some(overlay)) => overlay.uses.clone(),
+        (Ceiling::Undeclared(_), None) => return None,
+    };
+    let table = policy.subsumption();
+    Some(allowed.filtered(|id| !definition.removed().iter().any(|gone| id.touches(gone, &table))))
+}
