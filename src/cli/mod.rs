@@ -9,6 +9,7 @@ mod check;
 mod demo;
 
 mod ledger;
+mod list;
 mod output;
 mod plan;
 mod request;
@@ -69,6 +70,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Read definitions and policies as the planner would, and say what is wrong with them
     Check(check::CheckArgs),
+    /// List the definitions in force here, and what each could do
+    List,
     /// Decide and print, without starting or recording anything
     Plan(request::RequestArgs),
     /// Decide, record, start the child, and see it to its end
@@ -173,6 +176,7 @@ pub fn main() -> Exit {
     let result = match cli.command {
         Command::Demo(args) => demo::main(&args, &mut out),
         Command::Check(args) => check::main(&args, &cli.global, &mut out),
+        Command::List => list::main(&cli.global, &mut out),
         Command::Plan(args) => plan::main(&args, &cli.global, &mut out),
         Command::Run(args) => run::main(&args, &cli.global, &mut out),
         Command::Trust(args) => trust::main(&args, &mut out),

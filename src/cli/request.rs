@@ -11,7 +11,7 @@ use crate::discover::Catalog;
 use crate::exit::Exit;
 use crate::host::Project;
 use crate::plan::{
-    AskedDelegate, AskedUse, BudgetRequest, Code, DefinitionRef, MAX_TASK, Request, Subject, TaskFacts, Which,
+    AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_TASK, Request, Subject, TaskFacts, Which,
 };
 use crate::policy::{Policy, parse_duration};
 use crate::runtime::Profile;
@@ -134,22 +134,27 @@ impl RequestArgs {
         let Some(agent) = &self.agent else { return Ok(Subject::Inline) };
         let malformed = |why: String| Failure::new(Exit::Invalid, MALFORMED, why);
         if agent.contains('/') {
-            let catalog = Catalog::discover(policy, &place.project);
-            let candidate = catalog.at(Path::new(agent)).ok_or_else(|| {
-                Failure::new(
-                    Exit::Refused,
-                    Code::UnknownDefinition.as_str(),
-                    format!("`{agent}` is no definition in force here"),
-                )
-                .fix("put it below `.claude/skills` or `.claude/agents`, or name its root in the policy")
-            })?;
-            return Ok(Subject::Definition(DefinitionRef {
-                name: candidate.name.clone(),
-                which: Which::At(candidate.path().display().to_string()),
-            }));
+            return by_path(agent, policy, place).map(Subject::Definition).map_err(malformed);
         }
         DefinitionRef::try_from(agent.clone()).map(Subject::Definition).map_err(malformed)
     }
+}
+
+/// The definition at a path: the one that discovery found there, else one that is not in force.
+fn by_path(agent: &str, policy: &Policy, place: &Place) -> Result<DefinitionRef, String> {
+    let path = Path::new(agent);
+    if let Some(candidate) = Catalog::discover(policy, &place.project).at(path) {
+        let which = Which::At(candidate.path().display().to_string());
+        return Ok(DefinitionRef { name: candidate.name.clone(), which });
+    }
+    let absolute = std::path::absolute(path).map_err(|error| format!("`{agent}` is no path: {error}"))?;
+    let named = if absolute.ends_with("SKILL.md") || absolute.ends_with("AGENT.md") {
+        absolute.parent()
+    } else {
+        Some(absolute.as_path())
+    };
+    let stem = named.and_then(Path::file_stem).and_then(|stem| stem.to_str()).unwrap_or_default();
+    DefinitionRef::try_from(format!("{stem}@{}", absolute.display()))
 }
 
 /// Ids as they were typed: lists separated by commas outside parentheses.

@@ -119,7 +119,7 @@ impl Catalog {
     fn policy_root(&mut self, path: &Path) {
         let (skills, agents) = (path.join("skills"), path.join("agents"));
         let mut add = |at: &Path, kind| {
-            self.root(Root::open(at).map_err(ReadError::Io), at, path, Origin::Policy, kind)
+            self.root(Root::open(at).map_err(ReadError::Io), at, path, Origin::Policy, kind);
         };
         if path.file_name().is_some_and(|name| name == "agents") {
             add(path, RootKind::Agents);

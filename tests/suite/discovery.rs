@@ -316,3 +316,38 @@ fn trust_is_said_by_a_command() {
     assert_eq!(project.run(&["trust"]).code, 1);
     assert_eq!(std::fs::read_to_string(&store).unwrap(), "{");
 }
+
+#[test]
+fn the_list_says_what_each_could_do_and_how_it_is_asked_for() {
+    let project = Project::new();
+    project.skill("reader", "Read").write(".claude/skills/bare/SKILL.md", "---\ndescription: d\n---\nb\n");
+    project
+        .write(".claude/agents/twin.md", "---\ndescription: d\ntools: Read\n---\nb\n")
+        .skill("twin", "Grep");
+    write(&project.home().join(".claude/skills/reader/SKILL.md"), skill("Grep"));
+    let rows: Vec<serde_json::Value> = project
+        .run(&["list", "--json"])
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let shown: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {} {} {}", row["name"], row["origin"], row["state"], row["ceiling"]))
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            r#""bare" "workspace" "undeclared" null"#,
+            r#""reader" "user" "spawnable" ["tool:grep"]"#,
+            r#""reader" "workspace" "untrusted" ["tool:read"]"#,
+            r#""twin" "workspace" "untrusted" ["tool:grep"]"#,
+            r#""twin" "workspace" "untrusted" ["tool:read"]"#,
+        ]
+    );
+    assert_eq!(rows[1]["shadowed"].as_array().unwrap().len(), 1);
+    // Each is granted, or refused for what it is, by the words that the list gives.
+    for (row, expected) in rows.iter().zip(["UNDECLARED_TOOLS", "granted", "granted", "granted", "granted"]) {
+        assert_eq!(code(&project, row["ask"].as_str().unwrap(), &["--trust-workspace"]), expected, "{row}");
+    }
+}

@@ -75,11 +75,15 @@ fn its_json_keys_are_those_of_the_program() {
     let (_, run) =
         shop.json(&["run", "reviewer", "--task", "say x", "--runtime", "scripted", "--trust-workspace"]);
     let (_, check) = shop.json(&["check", ".claude"]);
+    let (_, list) = shop.json(&["list"]);
+    let (_, trust) = shop.json(&["trust", "--show"]);
     let (_, error) = shop.json(&["plan", "reviewer", "--task", "x"]);
     for (command, value, also) in [
         ("`plan`", &plan, vec![]),
         ("`run`", &run, plan.as_object().unwrap().keys().collect()),
         ("`check`", &check, vec![]),
+        ("`list`", &list, vec![]),
+        ("`trust`", &trust, vec![]),
         ("any", &error, vec![]),
     ] {
         let row = README.lines().find(|line| line.starts_with(&format!("| {command}"))).unwrap();
