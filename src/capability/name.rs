@@ -33,18 +33,6 @@ impl Name {
         }
         Ok(Self(text.to_owned()))
     }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 /// The runtime-neutral name of a tool: a [`Name`] in lower case.
@@ -128,18 +116,6 @@ impl WorkspaceId {
         }
         Ok(Self(text.to_owned()))
     }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for WorkspaceId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 /// The package of a runtime extension: a name, or an npm scope and a name (`@scope/name`).
@@ -165,8 +141,22 @@ impl PackageName {
     }
 }
 
-impl fmt::Display for PackageName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+macro_rules! as_text {
+    ($($type:ident),+) => {$(
+        impl $type {
+            /// It as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )+};
 }
+
+as_text!(Name, WorkspaceId, PackageName);

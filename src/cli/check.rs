@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::broker::load_profile;
 use crate::capability::{AskedId, Capability, CapabilitySet, vocabulary};
-use crate::definition::{Ceiling, Definition, MAX_FILE, tree_digest};
+use crate::definition::{Ceiling, Definition, MAX_FILE};
 use crate::diagnostic::{Diagnostic, Problem, printable};
 use crate::discover::{self, Candidate, Catalog, FileKind, read_regular};
 use crate::exit::Exit;
@@ -228,19 +228,6 @@ fn definition(path: &Path, candidate: &Candidate, policy: &Policy, colour: bool)
                 unreadable,
                 &[],
                 Problem::new("unreadable", 0..0, error.to_string()),
-                colour,
-            );
-        }
-    };
-    let tree = match tree_digest(tree) {
-        Ok(tree) => tree,
-        Err(error) => {
-            return refused(
-                path,
-                kind,
-                unreadable,
-                &[],
-                Problem::new("tree", 0..0, format!("its directory {error}")),
                 colour,
             );
         }

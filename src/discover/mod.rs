@@ -9,8 +9,10 @@ pub mod trust;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use depute_ledger::Digest;
+
 use crate::capability::{DefinitionName, Name};
-use crate::definition::{Definition, DefinitionKind, TreeEntry, tree_digest};
+use crate::definition::{Definition, DefinitionKind, TreeEntry, TreeKind, tree_digest};
 use crate::diagnostic::{Diagnostic, Problem, printable};
 use crate::host::Project;
 use crate::nearest::nearest_all;
@@ -294,10 +296,6 @@ pub fn read(candidate: &Candidate, trusted: bool) -> Found {
         Ok(loaded) => loaded,
         Err(error) => return unreadable(format!("{path} {error}"), None),
     };
-    let tree = match tree_digest(tree) {
-        Ok(tree) => tree,
-        Err(error) => return unreadable(format!("{path}: its directory {error}"), None),
-    };
     match Definition::read(bytes.clone(), candidate.kind, candidate.name.clone()) {
         Ok(definition) => Found {
             fact: DefinitionFact::Read {
@@ -319,25 +317,25 @@ pub fn read(candidate: &Candidate, trusted: bool) -> Found {
     }
 }
 
-/// Reads a candidate and its tree.
+/// Reads a candidate, once, with the digest of its tree.
 ///
 /// # Errors
 /// [`ReadError`].
-pub fn load(candidate: &Candidate) -> Result<(Vec<u8>, Vec<TreeEntry>), ReadError> {
+pub fn load(candidate: &Candidate) -> Result<(Vec<u8>, Digest), ReadError> {
     if let Access::Blocked(why) = &candidate.access {
         return Err(ReadError::Io(std::io::Error::other(why.clone())));
     }
     let root = &candidate.root;
-    if candidate.directory.as_os_str().is_empty() {
+    let (content, tree) = if candidate.directory.as_os_str().is_empty() {
         use std::os::unix::ffi::OsStrExt;
         let content = root.read(&candidate.file)?;
-        let entry = TreeEntry {
-            path: candidate.file.as_os_str().as_bytes().to_vec(),
-            kind: crate::definition::TreeKind::File { executable: false, content: content.clone() },
-        };
-        return Ok((content, vec![entry]));
-    }
-    root.read_tree(&candidate.directory, &candidate.file)
+        let kind = TreeKind::File { executable: false, content: content.clone() };
+        (content, vec![TreeEntry { path: candidate.file.as_os_str().as_bytes().to_vec(), kind }])
+    } else {
+        root.read_tree(&candidate.directory, &candidate.file)?
+    };
+    let digest = tree_digest(tree).map_err(|_| ReadError::TreeTooLarge)?;
+    Ok((content, digest))
 }
 
 /// What a file named to `check` is taken for, by its path alone.

@@ -95,7 +95,11 @@ pub fn exit(node: Uuid) -> Exit {
         code: Some(0),
         signal: None,
         duration_ms: 12,
-        output: Some(OutputRef { bytes: 3, digest: format!("hmac-sha256:{}", Digest::of(b"ok\n").to_hex()).parse().unwrap(), truncated: false }),
+        output: Some(OutputRef {
+            bytes: 3,
+            digest: format!("hmac-sha256:{}", Digest::of(b"ok\n").to_hex()).parse().unwrap(),
+            truncated: false,
+        }),
         message: None,
     }
 }
