@@ -64,12 +64,24 @@ pub fn neutral(tool: &ToolName) -> ToolName {
         .unwrap_or_else(|| tool.clone())
 }
 
-/// The nearest neutral or foreign names to an unknown tool, as neutral ids.
+/// The neutral tool that an unknown name is nearest to. Never the shell: that is no hint to give for
+/// a slip of the pen.
 #[must_use]
 pub fn nearest(tool: &ToolName) -> Option<Capability> {
     let known = TOOLS.iter().map(|(name, _)| *name).chain(FOREIGN.iter().map(|(foreign, _)| *foreign));
     let near = crate::nearest::nearest(tool.as_str(), known)?;
-    ToolName::parse(near).ok().map(|name| Capability::tool(neutral(&name)))
+    let neutral = neutral(&ToolName::parse(near).ok()?);
+    (neutral.as_str() != "bash").then(|| Capability::tool(neutral))
+}
+
+/// What to do about a tool that no runtime knows.
+#[must_use]
+pub fn advice(tool: &ToolName) -> String {
+    match (tool.as_str(), nearest(tool)) {
+        ("skill", _) => "name each skill: `Skill(name)`".to_owned(),
+        (_, Some(near)) => format!("did you mean `{near}`?"),
+        (_, None) => "name a tool that some runtime has, or remove it".to_owned(),
+    }
 }
 
 /// The MCP tool that `mcp__server__tool` means: the first `__` after the server ends its name.

@@ -272,11 +272,7 @@ fn definition(path: &Path, candidate: &Candidate, policy: &Policy, colour: bool)
 fn unknown_tool(definition: &Definition, uses: &CapabilitySet) -> Option<Problem> {
     let name = uses.iter().filter_map(Capability::tool_name).find(|name| !vocabulary::is_neutral(name))?;
     let message = format!("`tool:{name}` is a tool that no runtime knows");
-    let problem = Problem::new("unknown-tool", definition.ceiling_span(), message);
-    Some(match vocabulary::nearest(name) {
-        Some(near) => problem.fix(format!("did you mean `{near}`?")),
-        None => problem.fix("name a tool that exists, or remove it"),
-    })
+    Some(Problem::new("unknown-tool", definition.ceiling_span(), message).fix(vocabulary::advice(name)))
 }
 
 fn policy_file(path: &Path, source: &[u8], project: &Project, colour: bool) -> Report {

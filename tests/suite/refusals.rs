@@ -287,7 +287,7 @@ fn unknown_tool() {
     assert_snapshot!(explain(&far), @r"
     refused UNKNOWN_TOOL (malformed, exit 82)
     message: `tool:excalibur` is a tool that no runtime knows
-    fix: `--use tool:read` would pass now; or name a tool that some runtime has, or ask for less with `--use`
+    fix: `--use tool:read` would pass now; or name a tool that some runtime has, or remove it
     ");
 }
 

@@ -833,3 +833,16 @@ fn an_inline_request_is_bounded_by_its_parent_alone() {
     assert_eq!(inline(&["tool:read", "tool:write"]).outcome(), "refused CAPABILITY_ESCALATION");
     assert_eq!(inline(&[]).uses(), Vec::<String>::new());
 }
+
+#[test]
+fn a_hint_never_leads_to_a_shell() {
+    use depute::capability::{ToolName, vocabulary};
+    let advice = |name: &str| vocabulary::advice(&ToolName::parse(name).unwrap());
+    assert_eq!(advice("Skill"), "name each skill: `Skill(name)`");
+    assert_eq!(advice("serch"), "name a tool that some runtime has, or remove it");
+    assert_eq!(advice("grepp"), "did you mean `tool:grep`?");
+    assert_eq!(advice("web-fetch"), "did you mean `tool:web_fetch`?");
+    for name in ["shel", "shelf", "bas", "bash2", "run_shell"] {
+        assert!(!advice(name).contains("bash"), "{name}");
+    }
+}

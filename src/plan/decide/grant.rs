@@ -28,12 +28,8 @@ impl<'a> Judge<'a> {
                 && profile.tool(name).is_none()
                 && !vocabulary::is_neutral(name)
             {
-                let hint = vocabulary::nearest(name);
-                let fix = match &hint {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => "name a tool that some runtime has, or ask for less with `--use`".to_owned(),
-                };
-                let near = hint.into_iter().map(|near| near.to_string()).collect();
+                let near = vocabulary::nearest(name).into_iter().map(|near| near.to_string()).collect();
+                let fix = vocabulary::advice(name);
                 return refuse(
                     Refusal::new(Code::UnknownTool, format!("`{id}` is a tool that no runtime knows"), fix)
                         .about([id])
