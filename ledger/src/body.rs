@@ -231,6 +231,8 @@ body! {
     Inputs {
         /// The policy.
         policy: Option<Digest>,
+        /// The policy that narrows it, where the workspace has one.
+        narrowing: Option<Digest>,
         /// The agent definition.
         definition: Option<Digest>,
         /// The runtime profile.
@@ -247,9 +249,17 @@ body! {
 impl Inputs {
     /// Iterates over the digests that are there.
     pub fn iter(&self) -> impl Iterator<Item = Digest> {
-        [self.policy, self.definition, self.profile, self.catalog, self.situation, self.request]
-            .into_iter()
-            .flatten()
+        [
+            self.policy,
+            self.narrowing,
+            self.definition,
+            self.profile,
+            self.catalog,
+            self.situation,
+            self.request,
+        ]
+        .into_iter()
+        .flatten()
     }
 }
 

@@ -10,7 +10,7 @@ use crate::diagnostic::{Diagnostic, Problem};
 use crate::discover::{Catalog, read_regular, trust};
 use crate::host::{self, Project};
 use crate::plan::{Approval, DefinitionFact, Facts, NodeFacts, Request, Situation, Subject, Usage};
-use crate::policy::{BUILTIN, Policy};
+use crate::policy::{BUILTIN, Narrowing, Policy};
 use crate::runtime::{NodePaths, Profile, Tier};
 
 /// The profiles inside this binary.
@@ -47,41 +47,30 @@ pub struct Assembled {
 }
 
 /// The policy in force: the file that was named, else the operator's for this directory, else the
-/// user's, else the built-in one. Also says where it came from.
+/// user's, else the built-in one; narrowed by the workspace's own where there is one. Also says where
+/// it came from.
 ///
 /// # Errors
-/// A [`Diagnostic`] where the file cannot be read or is no policy. There is no falling through to the
+/// A [`Diagnostic`] where a file cannot be read or is no policy. There is no falling through to the
 /// next one.
 pub fn load_policy(named: Option<&Path>, project: &Project) -> Result<(Policy, String), Box<Diagnostic>> {
-    let narrowing = project.root.join(".depute/policy.yaml");
-    if narrowing.symlink_metadata().is_ok() {
-        let problem = Problem::new(
-            "not-supported",
-            0..0,
-            "a policy inside the workspace cannot be honoured yet, so it is refused rather than ignored",
-        )
-        .fix("remove it");
-        return Err(Box::new(Diagnostic::new(&narrowing.display().to_string(), b"", problem)));
-    }
-    let path = match named {
-        Some(path) => path,
-        None => match [&project.policy, &project.user_policy]
-            .into_iter()
-            .find(|path| path.symlink_metadata().is_ok())
-        {
-            Some(path) => path,
-            None => {
-                return Policy::read(BUILTIN.as_bytes())
-                    .map(|policy| (policy, "built-in".to_owned()))
-                    .map_err(|p| Box::new(Diagnostic::new("built-in policy", BUILTIN.as_bytes(), p)));
-            }
-        },
+    let operators =
+        || [&project.policy, &project.user_policy].into_iter().find(|path| path.symlink_metadata().is_ok());
+    let (source, shown) = match named.or_else(|| operators().map(PathBuf::as_path)) {
+        Some(path) => (read_file(path)?, path.display().to_string()),
+        None => (BUILTIN.as_bytes().to_vec(), "built-in".to_owned()),
     };
-    let shown = path.display().to_string();
-    let source = read_file(path)?;
     let policy =
         Policy::read(&source).map_err(|problem| Box::new(Diagnostic::new(&shown, &source, problem)))?;
-    Ok((policy, shown))
+    let narrowing = project.root.join(".depute/policy.yaml");
+    if narrowing.symlink_metadata().is_err() {
+        return Ok((policy, shown));
+    }
+    let source = read_file(&narrowing)?;
+    let place = narrowing.display().to_string();
+    let by =
+        Narrowing::read(&source).map_err(|problem| Box::new(Diagnostic::new(&place, &source, problem)))?;
+    Ok((policy.narrowed(&by), format!("{shown}, narrowed by {place}")))
 }
 
 /// The profile of a runtime, with the near names where there is none. A file beside the operator's

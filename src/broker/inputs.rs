@@ -7,7 +7,7 @@ use crate::capability::AskedId;
 use crate::definition::{Definition, DefinitionKind};
 use crate::plan::{AskedDelegate, AskedUse, DefinitionFact, Facts, Request, Situation, Subject};
 
-use crate::policy::Policy;
+use crate::policy::{Narrowing, Policy};
 use crate::runtime::Profile;
 
 use super::record::recordable;
@@ -16,6 +16,7 @@ use super::record::recordable;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inputs {
     policy: Vec<u8>,
+    narrowing: Option<Vec<u8>>,
     definition: Option<Vec<u8>>,
     profile: Vec<u8>,
     catalog: Vec<u8>,
@@ -55,6 +56,7 @@ impl Inputs {
         };
         Ok(Self {
             policy: policy.source.clone(),
+            narrowing: policy.narrowing.clone(),
             definition: situation.definition.as_ref().map(|definition| definition.bytes().to_vec()),
             profile: situation.profile.source.clone(),
             catalog: serde_json::to_vec(&catalog(&situation.profile))?,
@@ -68,13 +70,12 @@ impl Inputs {
     /// # Errors
     /// [`AppendError`]: the decision must not be recorded, and nothing may start.
     pub fn store(&self, ledger: &Ledger) -> Result<record::Inputs, AppendError> {
-        let definition = match &self.definition {
-            Some(bytes) => Some(ledger.put_object(bytes)?),
-            None => None,
-        };
+        let optional =
+            |bytes: &Option<Vec<u8>>| bytes.as_deref().map(|bytes| ledger.put_object(bytes)).transpose();
         Ok(record::Inputs {
             policy: Some(ledger.put_object(&self.policy)?),
-            definition,
+            narrowing: optional(&self.narrowing)?,
+            definition: optional(&self.definition)?,
             profile: Some(ledger.put_object(&self.profile)?),
             catalog: Some(ledger.put_object(&self.catalog)?),
             situation: Some(ledger.put_object(&self.situation)?),
@@ -93,7 +94,11 @@ impl Inputs {
         let mut need = |what: &str, digest: Option<Digest>| {
             digest.ok_or_else(|| format!("no {what} is recorded")).and_then(&mut object)
         };
-        let policy = Policy::read(&need("policy", inputs.policy)?).map_err(|p| p.message)?;
+        let mut policy = Policy::read(&need("policy", inputs.policy)?).map_err(|p| p.message)?;
+        if inputs.narrowing.is_some() {
+            let by = Narrowing::read(&need("narrowing policy", inputs.narrowing)?).map_err(|p| p.message)?;
+            policy = policy.narrowed(&by);
+        }
         let profile = Profile::read(&need("profile", inputs.profile)?).map_err(|p| p.message)?;
         let facts: Facts =
             serde_json::from_slice(&need("situation", inputs.situation)?).map_err(|e| e.to_string())?;

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod narrow;
 mod own_tests;
 mod read;
 
@@ -16,6 +17,7 @@ use crate::capability::{
 };
 use crate::runtime::Tier;
 
+pub use narrow::Narrowing;
 pub use own_tests::{Expect, PolicyTest, TestOutcome};
 pub use read::parse_duration;
 
@@ -57,8 +59,12 @@ pub struct Policy {
     pub tests: Vec<PolicyTest>,
     /// The bytes as read.
     pub source: Vec<u8>,
+    /// The bytes of the policy that narrows it, where the workspace has one.
+    pub narrowing: Option<Vec<u8>>,
     /// Where each key stands, for the line that forbids.
     pub(crate) lines: BTreeMap<String, usize>,
+    /// The same in bytes.
+    pub(crate) key_starts: BTreeMap<String, usize>,
 }
 
 /// How far a tree may grow. A zero is a zero.
@@ -133,6 +139,17 @@ pub enum DelegateCeiling {
     Unstated,
     /// At most this.
     Stated(CapabilitySet),
+}
+
+impl DelegateCeiling {
+    /// What both allow.
+    #[must_use]
+    pub fn meet(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Unstated, stated) | (stated, Self::Unstated) => stated.clone(),
+            (Self::Stated(a), Self::Stated(b)) => Self::Stated(a.meet(b, &Subsumption::none())),
+        }
+    }
 }
 
 impl Policy {

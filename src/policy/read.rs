@@ -70,6 +70,15 @@ impl Policy {
     /// The first [`Problem`]: not YAML, an unknown key with the near one named, a wrong type, a
     /// wildcard that does not exist, a malformed id.
     pub fn read(source: &[u8]) -> Result<Self, Problem> {
+        Self::read_as(source, Written::Whole)
+    }
+
+    /// Reads a policy of which every part may be missing.
+    pub(super) fn read_layer(source: &[u8]) -> Result<Self, Problem> {
+        Self::read_as(source, Written::Layer)
+    }
+
+    fn read_as(source: &[u8], written: Written) -> Result<Self, Problem> {
         if source.len() > MAX_POLICY {
             return Err(Problem::new(
                 "too-large",
@@ -89,11 +98,17 @@ impl Policy {
         let (default_runtime, default_model) =
             fields.optional("runtime").map_or(Ok((None, None)), runtime)?;
         let policy = Self {
-            grant: grant(fields.required("grant")?, "`grant`", Wildcards::Allowed)?,
+            grant: match (written, fields.optional("grant")) {
+                (_, Some(node)) => grant(node, "`grant`", Wildcards::Allowed)?,
+                (Written::Layer, None) => Grant::default(),
+                (Written::Whole, None) => grant(fields.required("grant")?, "`grant`", Wildcards::Allowed)?,
+            },
             gates: fields
                 .optional("gates")
                 .map_or(Ok(CapabilitySet::empty()), |node| ids(node, "`gates`", Wildcards::Allowed))?,
-            limits: fields.optional("limits").map_or(Ok(DEFAULT_LIMITS), limits)?,
+            limits: fields
+                .optional("limits")
+                .map_or(Ok(written.limits()), |node| limits(node, written.limits()))?,
             default_runtime,
             default_model,
             tier: fields.optional("tier").map_or(Ok(Tier::default()), tier)?,
@@ -124,8 +139,10 @@ impl Policy {
                 }
                 fields.optional("tests").map_or(Ok(Vec::new()), |node| each(node, "`tests`", test))?
             },
-            lines: lines(&root, content),
+            lines: key_starts(&root).map(|(key, at)| (key, line(content, at))).collect(),
+            key_starts: key_starts(&root).collect(),
             source: source.to_vec(),
+            narrowing: None,
         };
         fields.finish()?;
         let twice = policy.overlays.iter().enumerate().find(|(at, overlay)| {
@@ -147,16 +164,43 @@ impl Policy {
     }
 }
 
+/// Whether a policy stands for itself, or only narrows another.
+#[derive(Clone, Copy)]
+enum Written {
+    Whole,
+    Layer,
+}
+
+impl Written {
+    /// What is not stated: the default of a whole policy, no limit of its own in a layer.
+    fn limits(self) -> Limits {
+        match self {
+            Self::Whole => DEFAULT_LIMITS,
+            Self::Layer => Limits {
+                depth: u32::MAX,
+                agents: u32::MAX,
+                concurrent: u32::MAX,
+                deadline_ms: u64::MAX,
+                child_deadline_ms: u64::MAX,
+                ..DEFAULT_LIMITS
+            },
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Wildcards {
     Allowed,
     Refused,
 }
 
-fn lines(root: &Node, content: &str) -> BTreeMap<String, usize> {
-    let Value::Map(entries) = &root.value else { return BTreeMap::new() };
-    let line = |at: usize| content.bytes().take(at).filter(|b| *b == b'\n').count() + 1;
-    entries.iter().map(|entry| (entry.key.clone(), line(entry.key_span.start))).collect()
+fn key_starts(root: &Node) -> impl Iterator<Item = (String, usize)> {
+    let entries = if let Value::Map(entries) = &root.value { entries.as_slice() } else { &[] };
+    entries.iter().map(|entry| (entry.key.clone(), entry.key_span.start))
+}
+
+fn line(content: &str, at: usize) -> usize {
+    content.bytes().take(at).filter(|b| *b == b'\n').count() + 1
 }
 
 fn version(node: &Node) -> Result<(), Problem> {
@@ -227,9 +271,9 @@ fn grant(node: &Node, what: &'static str, wildcards: Wildcards) -> Result<Grant,
     Ok(grant)
 }
 
-fn limits(node: &Node) -> Result<Limits, Problem> {
+fn limits(node: &Node, unstated: Limits) -> Result<Limits, Problem> {
     let mut fields = Fields::of(node, "`limits`")?;
-    let mut limits = DEFAULT_LIMITS;
+    let mut limits = unstated;
     let small =
         |node: &Node, what: &str| whole(node, what, 1_000_000).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
     if let Some(node) = fields.optional("depth") {

@@ -17,9 +17,10 @@ fn every_recorded_decision_is_decided_again_from_what_is_stored() {
         .skill("searcher", "WebSearch")
         .write(".claude/skills/broken/SKILL.md", "---\ndescription: a: b\n---\n")
         .write(".claude/skills/bare/SKILL.md", "---\ndescription: d\n---\n")
+        .write(".depute/policy.yaml", "version: 1\ngates: [tool:bash]\n")
         .write(
             "policy.yaml",
-            "version: 1\ngrant: [tool:read, tool:grep, tool:bash, agent:*]\ngates: [tool:bash]\naccept: [{id: tool:bash, as: advisory, why: a test}]\nruntime: {default: scripted}\ninline: true\n",
+            "version: 1\ngrant: [tool:read, tool:grep, tool:bash, agent:*]\naccept: [{id: tool:bash, as: advisory, why: a test}]\nruntime: {default: scripted}\ninline: true\n",
         );
     for (args, exit) in [
         (vec!["reader", "--task", "read x"], 0),

@@ -300,11 +300,44 @@ fn resolve_reads_lines_and_says_which_is_wrong() {
 }
 
 #[test]
-fn a_policy_inside_the_workspace_is_not_passed_over() {
+fn a_policy_inside_the_workspace_narrows_and_cannot_widen() {
     let project = shell();
-    project.write(".depute/policy.yaml", "version: 1\ngrant: []\n");
-    let ran = project.run(&run("policy.yaml", &TOUCH));
-    assert_eq!((ran.code, project.root().join("started").exists()), (82, false), "{}", ran.stderr);
+    let narrow = |text: &str| {
+        project.write(".depute/policy.yaml", text);
+        project.run(&run("policy.yaml", &TOUCH))
+    };
+    for (text, code) in [
+        ("version: 1\ngrant: []\n", 80),
+        ("version: 1\ngrant: [tool:read, agent:*]\n", 80),
+        ("version: 1\ngates: [tool:bash]\n", 81),
+        ("version: 1\naccept: []\n", 84),
+        ("version: 1\ntier: K\n", 84),
+        ("version: 1\nlimits: {agents: 0}\n", 80),
+        ("version: 1\nuniversal: [tool:bash]\n", 80),
+        // What could widen is refused, and so is what cannot be read.
+        ("version: 1\nsubsumption: {read: [bash]}\n", 82),
+        ("version: 1\nruntime: {default: scripted}\n", 82),
+        ("nonsense", 82),
+    ] {
+        let ran = narrow(text);
+        assert_eq!(ran.code, code, "{text}: {}{}", ran.stdout, ran.stderr);
+        assert!(!project.root().join("started").exists(), "{text}");
+    }
+    // It states more than the operator's policy and adds nothing to it.
+    let ran = narrow(
+        "version: 1\ngrant: [tool:*, agent:*]\nlimits: {depth: 9, deadline: 9h}\nenv: [SECRET]\ninline: true\n",
+    );
+    assert_eq!((ran.code, project.root().join("started").exists()), (0, true), "{}", ran.stderr);
+    let policy = depute::policy::Policy::read(POLICY.as_bytes()).unwrap();
+    let by =
+        depute::policy::Narrowing::read(&std::fs::read(project.root().join(".depute/policy.yaml")).unwrap())
+            .unwrap();
+    let narrowed = policy.narrowed(&by);
+    assert_eq!(
+        (&narrowed.grant, narrowed.limits, narrowed.inline),
+        (&policy.grant, policy.limits, policy.inline)
+    );
+    assert!(narrowed.env.is_empty());
 }
 
 #[test]

@@ -1,0 +1,117 @@
+//! A policy that may only narrow another one: what a workspace may say about itself.
+//!
+//! It needs no trust, so nothing in it may widen. Keys that could (a runtime, rows that let one tool
+//! confer another) are refused; every other is combined by the stricter of the two.
+
+use crate::capability::CapabilitySet;
+use crate::diagnostic::Problem;
+
+use super::{Limits, Overlay, Paths, Policy, Quota};
+
+/// Keys that no narrowing policy may state.
+const WIDENING: [&str; 4] = ["runtime", "subsumption", "locked", "tests"];
+
+/// A policy as it stands inside a workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Narrowing {
+    policy: Policy,
+}
+
+impl Narrowing {
+    /// Reads one. A key that is not written leaves that of the other policy as it is.
+    ///
+    /// # Errors
+    /// As [`Policy::read`], and for a key that could widen.
+    pub fn read(source: &[u8]) -> Result<Self, Problem> {
+        let policy = Policy::read_layer(source)?;
+        if let Some(key) = WIDENING.into_iter().find(|key| policy.lines.contains_key(*key)) {
+            let at = policy.key_starts.get(key).copied().unwrap_or(0);
+            return Err(Problem::new(
+                "only-narrows",
+                at..at + key.len(),
+                format!("a policy inside the workspace may only narrow, so it cannot state `{key}`"),
+            )
+            .fix("move it to the operator's policy"));
+        }
+        Ok(Self { policy })
+    }
+
+    fn states(&self, key: &str) -> bool {
+        self.policy.lines.contains_key(key)
+    }
+}
+
+impl Policy {
+    /// This policy, narrowed by another.
+    #[must_use]
+    pub fn narrowed(&self, by: &Narrowing) -> Self {
+        let other = &by.policy;
+        let mut policy = self.clone();
+        if by.states("grant") {
+            policy.grant = self.grant.meet(&other.grant, &self.subsumption());
+        }
+        policy.gates = self.gates.union(&other.gates);
+        policy.universal_added = self.universal_added.union(&other.universal_added);
+        policy.limits = lesser(&self.limits, &other.limits);
+        policy.tier = self.tier.max(other.tier);
+        if by.states("accept") {
+            policy.accept.retain(|accept| other.accept.iter().any(|kept| kept.id == accept.id));
+        }
+        if by.states("env") {
+            policy.env.retain(|name| other.env.contains(name));
+        }
+        if by.states("paths") {
+            policy.paths = both(&self.paths, &other.paths);
+        }
+        if by.states("roots") {
+            policy.roots.retain(|root| other.roots.contains(root));
+        }
+        if by.states("overlays") {
+            policy.overlays =
+                self.overlays.iter().filter_map(|overlay| within(overlay, &other.overlays)).collect();
+        }
+        if by.states("inline") {
+            policy.inline = self.inline && other.inline;
+        }
+        policy.narrowing = Some(other.source.clone());
+        policy
+    }
+}
+
+/// The lesser of each; a limit that the layer does not state is at its largest there.
+fn lesser(a: &Limits, b: &Limits) -> Limits {
+    let quota = |a: Quota, b: Quota| match (a, b) {
+        (Quota::Unlimited, other) | (other, Quota::Unlimited) => other,
+        (Quota::AtMost(a), Quota::AtMost(b)) => Quota::AtMost(a.min(b)),
+    };
+    Limits {
+        depth: a.depth.min(b.depth),
+        agents: a.agents.min(b.agents),
+        concurrent: a.concurrent.min(b.concurrent),
+        deadline_ms: a.deadline_ms.min(b.deadline_ms),
+        child_deadline_ms: a.child_deadline_ms.min(b.child_deadline_ms),
+        tokens: quota(a.tokens, b.tokens),
+        micro_usd: quota(a.micro_usd, b.micro_usd),
+    }
+}
+
+fn both(a: &Paths, b: &Paths) -> Paths {
+    let common = |a: &[String], b: &[String]| a.iter().filter(|path| b.contains(path)).cloned().collect();
+    Paths {
+        read: common(&a.read, &b.read),
+        write: common(&a.write, &b.write),
+        exec: common(&a.exec, &b.exec),
+        path: common(&a.path, &b.path),
+    }
+}
+
+/// The overlay as far as one of the others, for the same bytes, allows it too.
+fn within(overlay: &Overlay, others: &[Overlay]) -> Option<Overlay> {
+    let other = others.iter().find(|o| o.definition == overlay.definition && o.digest == overlay.digest)?;
+    let meet = |a: &CapabilitySet, b: &CapabilitySet| a.meet(b, &crate::capability::Subsumption::none());
+    Some(Overlay {
+        uses: meet(&overlay.uses, &other.uses),
+        delegate: overlay.delegate.meet(&other.delegate),
+        ..overlay.clone()
+    })
+}
