@@ -73,6 +73,7 @@ where
     F: FnOnce() -> Result<(), AppendError> + Send + 'static,
 {
     let mut cancelled = cancellation()?;
+    let before = own_children();
     let mut child = command.spawn()?;
     let (leader, mut ended) = watch(&child)?;
     let leash = Leash { group: leader };
@@ -82,7 +83,7 @@ where
     if let Err(error) = recorded {
         drop(leash);
         child.wait().await?;
-        let outlived = end_descendants().await;
+        let outlived = end_descendants(before).await;
         return Ok(Driven {
             ending: Ending::Cancelled,
             answer: Answer::default(),
@@ -116,7 +117,7 @@ where
     // The leader is a zombie until it is waited for, so its group id is still its own.
     drop(leash);
     let status = child.wait().await?;
-    let outlived = end_descendants().await;
+    let outlived = end_descendants(before).await;
     feed.abort();
     for reading in [collecting, talking] {
         let abort = reading.abort_handle();
@@ -173,19 +174,21 @@ fn watch(child: &Child) -> io::Result<(Pid, Watch)> {
 }
 
 /// Ends what outlived the child. This process is a subreaper, so whatever the child started and
-/// left behind has become its own child by now.
-async fn end_descendants() -> u32 {
-    let end = || {
+/// left behind has become its own child by now. Children that were there before are left alone.
+async fn end_descendants(before: Vec<Pid>) -> u32 {
+    let end = move || {
         let (since, mut ended) = (Instant::now(), 0);
         while since.elapsed() < GRACE {
-            for pid in own_children() {
-                let _ = kill(pid, Signal::SIGKILL);
+            let left: Vec<Pid> = own_children().into_iter().filter(|pid| !before.contains(pid)).collect();
+            if left.is_empty() {
+                break;
             }
-            match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) => std::thread::yield_now(),
-                Ok(_) => ended += 1,
-                Err(nix::errno::Errno::EINTR) => {}
-                Err(_) => break,
+            for pid in left {
+                let _ = kill(pid, Signal::SIGKILL);
+                ended += u32::from(matches!(
+                    waitpid(pid, Some(WaitPidFlag::WNOHANG)),
+                    Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+                ));
             }
         }
         ended

@@ -70,6 +70,10 @@ struct Decided {
 impl Session {
     /// Opens the ledger and makes the session's id. `sessions` is where private directories go.
     ///
+    /// Changes this whole process as [`host::harden`] says. While a child of the session ends, other
+    /// children that this process has started meanwhile would be taken for what it left behind: a
+    /// session wants a process of its own.
+    ///
     /// # Errors
     /// [`SessionError::Open`].
     pub fn open(ledger: &Path, sessions: &Path, policy: Policy, place: Place) -> Result<Self, SessionError> {

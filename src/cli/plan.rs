@@ -61,7 +61,7 @@ pub(super) fn document(
         ("agent", json!(agent(ready))),
         ("runtime", json!(considered.runtime)),
         ("model", json!(considered.model)),
-        ("tier", json!(Tier::default().as_str())),
+        ("tier", json!(considered.tier.as_str())),
         ("requested", json!(considered.asked)),
         ("ceiling", json!(considered.ceiling)),
         ("effective", json!(considered.effective)),
@@ -129,6 +129,9 @@ pub(super) fn human(
         if !ids.is_empty() {
             out.field(label, &words(&ids))?;
         }
+    }
+    if !considered.enforcement.is_empty() && considered.tier == Tier::Zero {
+        out.field("tier", "0: nothing in the kernel holds")?;
     }
     for (at, row) in considered.enforcement.iter().enumerate() {
         let label = if at == 0 { "held by" } else { "" };

@@ -3,7 +3,7 @@
 use depute_ledger::Digest;
 
 use crate::capability::{AskedId, CapabilitySet, Grant};
-use crate::runtime::{Launch, NodePaths, Prepared};
+use crate::runtime::{Launch, NodePaths, Prepared, Tier};
 
 use super::enforcement::Enforcement;
 use super::refusal::{Code, Refusal};
@@ -50,6 +50,8 @@ pub struct Considered {
     pub budget: Option<Budget>,
     /// The runtime's name.
     pub runtime: String,
+    /// The strongest tier that holds on this machine.
+    pub tier: Tier,
     /// The model.
     pub model: Option<String>,
     /// The program and its argv and env, once they could be made.

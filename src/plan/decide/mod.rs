@@ -26,6 +26,7 @@ pub fn decide(policy: &Policy, request: &Request, situation: &Situation) -> Deci
         table: policy.subsumption(),
         considered: Considered {
             runtime: situation.profile.runtime.clone(),
+            tier: situation.facts.tier,
             digests: Digests {
                 policy: Some(policy.digest()),
                 profile: Some(situation.profile.digest()),
