@@ -1,6 +1,6 @@
 //! `depute ledger`: read a ledger, without writing to it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use depute_ledger::record::{Body, Record};
@@ -30,17 +30,31 @@ pub(super) enum LedgerCommand {
 
 pub(super) fn main(command: &LedgerCommand, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     let (LedgerCommand::Verify { dir } | LedgerCommand::Show { dir }) = command;
-    let dir = match dir.as_ref().or(global.ledger.as_ref()) {
-        Some(dir) => dir.clone(),
-        None => Project::here()?.state.join("ledger"),
-    };
+    let dir = directory(dir.as_deref(), global)?;
     match command {
         LedgerCommand::Verify { .. } => verify_one(&dir, out),
         LedgerCommand::Show { .. } => show(&dir, out),
     }
 }
 
-fn unreadable(error: &VerifyError) -> Failure {
+/// The ledger that is meant: the one named, that of `--ledger`, or this project's.
+pub(super) fn directory(named: Option<&Path>, global: &Global) -> Result<PathBuf, Failure> {
+    match named.or(global.ledger.as_deref()) {
+        Some(dir) => Ok(dir.to_owned()),
+        None => Ok(Project::here()?.state.join("ledger")),
+    }
+}
+
+/// A line that cannot be read. The lines before it are what was written.
+pub(super) fn read_failure(error: ReadError) -> Failure {
+    if let ReadError::Damaged(finding) = error {
+        return Failure::new(Exit::Ledger, "LEDGER_DAMAGED", finding.message)
+            .fix("`depute ledger verify` lists all that is damaged; the lines before it are intact");
+    }
+    Failure::new(Exit::Internal, "LEDGER_UNREADABLE", error.to_string())
+}
+
+pub(super) fn unreadable(error: &VerifyError) -> Failure {
     let mut message = error.to_string();
     if let Some(source) = std::error::Error::source(error) {
         message = format!("{message}: {source}");
@@ -49,7 +63,7 @@ fn unreadable(error: &VerifyError) -> Failure {
 }
 
 /// Verifies and prints what was found.
-pub(super) fn verify_one(dir: &std::path::Path, out: &mut Output) -> Result<Exit, Failure> {
+pub(super) fn verify_one(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let report = verify(dir, &VerifyOptions::new()).map_err(|error| unreadable(&error))?;
     let exit = if report.is_intact() { Exit::Done } else { Exit::Ledger };
     if out.json {
@@ -100,20 +114,10 @@ pub(super) fn verify_one(dir: &std::path::Path, out: &mut Output) -> Result<Exit
     Ok(exit)
 }
 
-fn show(dir: &std::path::Path, out: &mut Output) -> Result<Exit, Failure> {
+fn show(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let reader = Reader::open(dir).map_err(|error| unreadable(&error))?;
     for line in reader {
-        let line = match line {
-            Ok(line) => line,
-            Err(ReadError::Damaged(finding)) => {
-                return Err(Failure::new(
-                    Exit::Ledger,
-                    "LEDGER_DAMAGED",
-                    format!("{}; the lines before it are shown", finding.message),
-                ));
-            }
-            Err(error) => return Err(Failure::new(Exit::Internal, "LEDGER_UNREADABLE", error.to_string())),
-        };
+        let line = line.map_err(read_failure)?;
         if out.json {
             out.bytes(&line.bytes)?;
             out.bytes(b"\n")?;

@@ -7,6 +7,7 @@
 
 mod check;
 mod demo;
+mod explain;
 
 mod ledger;
 mod list;
@@ -78,6 +79,8 @@ enum Command {
     Run(request::RequestArgs),
     /// Say whether the definitions of a directory may be spawned
     Trust(trust::TrustArgs),
+    /// Explain a recorded decision: made again from what the ledger stored, with the rule and the fix
+    Explain(explain::ExplainArgs),
     /// Resolve sets of capabilities: JSON lines in, JSON lines out
     Resolve,
     /// Read a ledger
@@ -180,6 +183,7 @@ pub fn main() -> Exit {
         Command::Plan(args) => plan::main(&args, &cli.global, &mut out),
         Command::Run(args) => run::main(&args, &cli.global, &mut out),
         Command::Trust(args) => trust::main(&args, &mut out),
+        Command::Explain(args) => explain::main(&args, &cli.global, &mut out),
         Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
         Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),
         Command::Enter { broker, report, program, argv } => {

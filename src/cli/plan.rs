@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::broker::assemble;
 use crate::diagnostic::printable;
 use crate::exit::Exit;
-use crate::plan::{Decision, Digests, decide};
+use crate::plan::{Decision, Digests, Request, Subject, decide};
 use crate::runtime::Tier;
 
 use super::output::{Output, Tone, words};
@@ -34,7 +34,7 @@ pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Res
         value.insert("digests", serde_json::json!(Digests { plan: None, ..decision.considered().digests }));
         out.json(&value).map_err(Failure::from)
     } else {
-        human(&decision, &ready, &assembled.shadowed, out)
+        human(&decision, &ready.request, &assembled.shadowed, out)
     };
     out.settle(printed, exit)
 }
@@ -58,7 +58,7 @@ pub(super) fn document(
         ("v", json!(1)),
         ("verdict", json!(decision.verdict())),
         ("refusal", json!(decision.refusal())),
-        ("agent", json!(agent(ready))),
+        ("agent", json!(agent(&ready.request))),
         ("runtime", json!(considered.runtime)),
         ("model", json!(considered.model)),
         ("tier", json!(considered.tier.as_str())),
@@ -80,17 +80,18 @@ pub(super) fn document(
     ])
 }
 
-fn agent(ready: &Ready) -> String {
-    match &ready.request.subject {
-        crate::plan::Subject::Definition(reference) => reference.to_string(),
-        crate::plan::Subject::Inline => "<inline>".to_owned(),
+/// Whom a request is about, in a word.
+fn agent(request: &Request) -> String {
+    match &request.subject {
+        Subject::Definition(reference) => reference.to_string(),
+        Subject::Inline => "<inline>".to_owned(),
     }
 }
 
 /// The decision for a person.
 pub(super) fn human(
     decision: &Decision,
-    ready: &Ready,
+    request: &Request,
     shadowed: &[PathBuf],
     out: &mut Output,
 ) -> Result<(), Failure> {
@@ -104,7 +105,7 @@ pub(super) fn human(
     let model = considered.model.as_ref().map(|model| format!(" with {model}")).unwrap_or_default();
     out.line(&format!(
         "{verdict}  {} under {}{}",
-        printable(&agent(ready)),
+        printable(&agent(request)),
         considered.runtime,
         printable(&model)
     ))?;

@@ -126,7 +126,7 @@ fn outcome_document(ended: &Ended) -> serde_json::Value {
 
 fn human(ended: &Ended, ready: &super::request::Ready, out: &mut Output) -> Result<(), Failure> {
     let Some(outcome) = &ended.outcome else {
-        return plan::human(&ended.decision, ready, &ended.shadowed, out);
+        return plan::human(&ended.decision, &ready.request, &ended.shadowed, out);
     };
     let use_list = ended.decision.considered().effective.texts().join(", ");
     for path in &ended.shadowed {

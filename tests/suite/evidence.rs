@@ -80,3 +80,31 @@ fn a_spawn_follows_its_decision_and_an_exit_its_spawn() {
     }
     assert_eq!(records[3]["body"]["decision"], records[2]["seq"]);
 }
+
+#[test]
+fn a_refusal_is_explained_from_the_ledger_alone() {
+    let project = Project::new();
+    project.skill("reader", "Read").skill("writer", "Write");
+    let run = |agent: &str| {
+        project.json(&["run", agent, "--task", "say x", "--runtime", "scripted", "--trust-workspace"])
+    };
+    let (code, value) = project.json(&["explain", "--ledger", "nowhere"]);
+    assert_eq!((code, value["error"]["code"].as_str()), (1, Some("LEDGER_UNREADABLE")));
+    assert_eq!(run("reader").0, 0);
+    assert_eq!(project.json(&["explain"]).1["error"]["code"], "NO_SUCH_DECISION");
+    let (_, refused) = run("writer");
+    // The file may go: what was decided on is stored.
+    std::fs::remove_dir_all(project.root().join(".claude")).unwrap();
+    let (code, explained) = project.json(&["explain"]);
+    assert_eq!((code, &explained["refusal"]), (0, &refused["refusal"]));
+    assert_eq!((explained["step"].as_u64(), explained["seq"].as_u64()), (Some(11), refused["seq"].as_u64()));
+    let (code, granted) = project.json(&["explain", "2"]);
+    assert_eq!((code, granted["verdict"].as_str()), (0, Some("granted")));
+    // An input that is gone is said, and nothing is guessed.
+    let objects = project.ledger().join("objects");
+    for object in std::fs::read_dir(&objects).unwrap() {
+        std::fs::remove_file(object.unwrap().path()).unwrap();
+    }
+    let (code, value) = project.json(&["explain"]);
+    assert_eq!((code, value["error"]["code"].as_str()), (83, Some("NOT_REDECIDABLE")));
+}

@@ -77,6 +77,8 @@ fn its_json_keys_are_those_of_the_program() {
     let (_, check) = shop.json(&["check", ".claude"]);
     let (_, list) = shop.json(&["list"]);
     let (_, trust) = shop.json(&["trust", "--show"]);
+    shop.json(&["run", "nobody", "--task", "x", "--runtime", "scripted"]);
+    let (_, explain) = shop.json(&["explain"]);
     let (_, error) = shop.json(&["plan", "reviewer", "--task", "x"]);
     for (command, value, also) in [
         ("`plan`", &plan, vec![]),
@@ -84,6 +86,7 @@ fn its_json_keys_are_those_of_the_program() {
         ("`check`", &check, vec![]),
         ("`list`", &list, vec![]),
         ("`trust`", &trust, vec![]),
+        ("`explain`", &explain, vec![]),
         ("any", &error, vec![]),
     ] {
         let row = README.lines().find(|line| line.starts_with(&format!("| {command}"))).unwrap();
