@@ -20,6 +20,9 @@ const PROFILES: [(&str, &str); 3] = [
     ("scripted", include_str!("../../policies/runtimes/scripted.yaml")),
 ];
 
+/// The names of those.
+pub const RUNTIMES: [&str; 3] = ["command", "pi", "scripted"];
+
 /// Where requests are made from.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -86,7 +89,7 @@ pub fn load_profile(name: &str, project: &Project) -> Result<Profile, Box<Diagno
     } else if let Some((_, source)) = PROFILES.iter().find(|(known, _)| *known == name) {
         (format!("built-in profile {name}"), source.as_bytes().to_vec())
     } else {
-        let names = PROFILES.map(|(name, _)| name);
+        let names = RUNTIMES;
         let fix = match crate::nearest::nearest(name, names) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the runtimes are {}", names.join(", ")),

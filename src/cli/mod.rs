@@ -8,6 +8,7 @@
 mod check;
 mod demo;
 mod explain;
+mod init;
 
 mod ledger;
 mod list;
@@ -69,6 +70,8 @@ enum Color {
 enum Command {
     /// Show the whole path once: a ceiling, a granted child, a refused one, a verified ledger
     Demo(demo::DemoArgs),
+    /// Look at what is here, and write a read-only policy for it
+    Init,
     /// Read definitions and policies as the planner would, and say what is wrong with them
     Check(check::CheckArgs),
     /// List the definitions in force here, and what each could do
@@ -178,6 +181,7 @@ pub fn main() -> Exit {
     let mut out = Output::new(cli.global.json, cli.global.quiet, cli.global.color);
     let result = match cli.command {
         Command::Demo(args) => demo::main(&args, &mut out),
+        Command::Init => init::main(&mut out),
         Command::Check(args) => check::main(&args, &cli.global, &mut out),
         Command::List => list::main(&cli.global, &mut out),
         Command::Plan(args) => plan::main(&args, &cli.global, &mut out),

@@ -351,3 +351,59 @@ fn the_list_says_what_each_could_do_and_how_it_is_asked_for() {
         assert_eq!(code(&project, row["ask"].as_str().unwrap(), &["--trust-workspace"]), expected, "{row}");
     }
 }
+
+#[test]
+fn init_writes_a_policy_that_reads_and_ends_with_a_command_that_works() {
+    let project = Project::new();
+    project.skill("shell", "Read, Bash(git log:*), Write(docs/**)").skill("reader", "Read, Grep");
+    project.write(".claude/skills/bare/SKILL.md", "---\ndescription: d\n---\nb\n");
+    let (exit, value) = project.json(&["init"]);
+    assert_eq!(exit, 0, "{value}");
+    assert_eq!(value["withheld"], serde_json::json!(["tool:bash(git log:*)", "tool:write(docs/**)"]));
+    let path = std::path::PathBuf::from(value["policy"].as_str().unwrap());
+    assert!(!path.starts_with(project.root()), "outside the workspace");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = std::fs::read_to_string(&path).unwrap();
+    // The command is run as printed.
+    let command = value["command"].as_str().unwrap();
+    assert!(command.starts_with("depute run reader "), "{command}");
+    let output = project.surround(std::process::Command::new("sh"), &["-c", command]).output().unwrap();
+    let ran = super::project::ran(&output);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "ok      say: hello\n"), "{}", ran.stderr);
+    // Nothing beyond reading is granted until a line is uncommented, and then exactly that is.
+    let grant = |text: &str| depute::policy::Policy::read(text.as_bytes()).unwrap();
+    assert!(
+        grant(&text)
+            .grant
+            .uses
+            .iter()
+            .all(|id| !["tool:bash", "tool:write"].contains(&id.unscoped().as_str()))
+    );
+    let all: String = text
+        .lines()
+        .map(|line| {
+            line.strip_prefix('#')
+                .filter(|rest| rest.starts_with("  - ") || rest.starts_with("accept:"))
+                .unwrap_or(line)
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let opened = grant(&all);
+    assert_eq!(opened.grant.uses.len(), grant(&text).grant.uses.len() + 2);
+    assert_eq!(opened.accept.len(), 1);
+    // What is there is never overwritten.
+    let (exit, value) = project.json(&["init"]);
+    assert_eq!((exit, value["error"]["code"].as_str()), (80, Some("ALREADY_THERE")));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn init_where_nothing_is_says_so() {
+    let project = Project::new();
+    let (exit, value) = project.json(&["init"]);
+    assert_eq!((exit, value["command"].as_str()), (0, Some("depute demo")));
+    assert_eq!(
+        (&value["definitions"], &value["withheld"], &value["keys"]),
+        (&serde_json::json!([]), &serde_json::json!([]), &serde_json::json!([]))
+    );
+}

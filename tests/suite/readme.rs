@@ -75,6 +75,7 @@ fn its_json_keys_are_those_of_the_program() {
     let (_, run) =
         shop.json(&["run", "reviewer", "--task", "say x", "--runtime", "scripted", "--trust-workspace"]);
     let (_, check) = shop.json(&["check", ".claude"]);
+    let (_, init) = shop.json(&["init"]);
     let (_, list) = shop.json(&["list"]);
     let (_, trust) = shop.json(&["trust", "--show"]);
     shop.json(&["run", "nobody", "--task", "x", "--runtime", "scripted"]);
@@ -84,6 +85,7 @@ fn its_json_keys_are_those_of_the_program() {
         ("`plan`", &plan, vec![]),
         ("`run`", &run, plan.as_object().unwrap().keys().collect()),
         ("`check`", &check, vec![]),
+        ("`init`", &init, vec![]),
         ("`list`", &list, vec![]),
         ("`trust`", &trust, vec![]),
         ("`explain`", &explain, vec![]),

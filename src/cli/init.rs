@@ -1,0 +1,272 @@
+//! `depute init`: look at what is here, and write the operator's policy for it: reading, and nothing
+//! else, with what was withheld as lines to uncomment.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::broker::{Place, RUNTIMES, assemble, load_profile};
+use crate::capability::{Capability, CapabilitySet, vocabulary};
+use crate::diagnostic::printable;
+use crate::discover::Catalog;
+use crate::exit::Exit;
+use crate::host::{self, Project};
+use crate::plan::{
+    AskedDelegate, AskedUse, Decision, DefinitionFact, DefinitionRef, Request, Subject, TaskFacts, Which,
+    ceiling, decide,
+};
+use crate::policy::{BUILTIN, Policy};
+use crate::runtime::{Find, Profile, Starts};
+
+use super::Failure;
+use super::output::{Output, words};
+
+/// The tools that only look, in the order in which they are granted.
+const READING: [&str; 5] = ["tool:read", "tool:grep", "tool:glob", "tool:ls", "tool:find"];
+
+/// One definition that was found.
+struct Found {
+    ask: String,
+    uses: Option<CapabilitySet>,
+    why_not: Option<String>,
+}
+
+pub(super) fn main(out: &mut Output) -> Result<Exit, Failure> {
+    let project = Project::here()?;
+    if host::is_inside_node() {
+        return Err(Failure::new(
+            Exit::Refused,
+            "INIT_REFUSED",
+            "a child does not write its operator's policy",
+        )
+        .fix("run it in a terminal of your own"));
+    }
+    if project.policy.symlink_metadata().is_ok() {
+        return Err(Failure::new(
+            Exit::Refused,
+            "ALREADY_THERE",
+            format!("`{}` is there and is not overwritten", project.policy.display()),
+        )
+        .fix("edit it, or remove it first"));
+    }
+    let builtin =
+        Policy::read(BUILTIN.as_bytes()).map_err(|p| Failure::new(Exit::Internal, "INTERNAL", p.message))?;
+    let definitions = definitions(&builtin, &project);
+    let text = policy_text(&project, &definitions);
+    let policy =
+        Policy::read(text.as_bytes()).map_err(|p| Failure::new(Exit::Internal, "INTERNAL", p.message))?;
+    create(&project.policy, &text)?;
+    report(&project, &policy, &definitions, out)?;
+    Ok(Exit::Done)
+}
+
+/// Every definition here, with what it would use if it were asked for.
+fn definitions(policy: &Policy, project: &Project) -> Vec<Found> {
+    let catalog = Catalog::discover(policy, project);
+    let mut seen = BTreeSet::new();
+    catalog
+        .candidates()
+        .iter()
+        .filter(|candidate| seen.insert(candidate.name.clone()))
+        .map(|candidate| {
+            let reference = DefinitionRef { name: candidate.name.clone(), which: Which::Nearest };
+            let found = catalog.find(&reference, true);
+            let uses = match (&found.fact, &found.definition) {
+                (DefinitionFact::Read { tree, .. }, Some(definition)) => ceiling(policy, definition, tree),
+                _ => None,
+            };
+            let why_not = if let DefinitionFact::Unreadable { message, .. } = &found.fact {
+                Some(message.clone())
+            } else if let DefinitionFact::Ambiguous { .. } = &found.fact {
+                Some("names several; ask for one by its path".to_owned())
+            } else {
+                uses.is_none().then(|| "declares no tools".to_owned())
+            };
+            Found { ask: candidate.name.to_string(), uses, why_not }
+        })
+        .collect()
+}
+
+fn is_reading(id: &Capability) -> bool {
+    READING.contains(&id.unscoped().as_str())
+}
+
+/// What the definitions here declare beyond reading.
+fn withheld(definitions: &[Found]) -> CapabilitySet {
+    definitions
+        .iter()
+        .filter_map(|found| found.uses.as_ref())
+        .flatten()
+        .filter(|id| !is_reading(id) && !id.as_str().starts_with("agent:"))
+        .cloned()
+        .collect()
+}
+
+fn policy_text(project: &Project, definitions: &[Found]) -> String {
+    let mut text = String::new();
+    let withheld = withheld(definitions);
+    let root = printable(&project.root.display().to_string());
+    // Writing to a string does not fail.
+    let _ = writeln!(text, "# The policy for {root}: reading, and nothing else.\nversion: 1\n\ngrant:");
+    for id in READING {
+        let _ = writeln!(text, "  - {id:<28} # {}", meaning(id));
+    }
+    let _ = writeln!(
+        text,
+        "  - {:<28} # spawn any definition; each gets no more than is granted here",
+        "agent:*"
+    );
+    if !withheld.is_empty() {
+        let _ = writeln!(text, "# Withheld, though a definition here asks for it:");
+        for id in &withheld {
+            let _ = writeln!(text, "#  - {:<27} # {}", quoted(id), meaning(id.as_str()));
+        }
+    }
+    let _ = writeln!(text, "\n# What waits for a person's yes.\ngates: [tool:bash]\n");
+    let _ = writeln!(
+        text,
+        "# The least that the kernel must hold. At 0 nothing in it holds: what holds is each runtime's flags.\ntier: 0\n"
+    );
+    let unheld: Vec<&Capability> =
+        withheld.iter().filter(|id| id.unscoped().as_str() == "tool:bash").collect();
+    if !unheld.is_empty() {
+        let _ = writeln!(
+            text,
+            "# What may be granted though nothing enforces it. Say who does bound it.\n#accept:"
+        );
+        for id in unheld {
+            let _ = writeln!(text, "#  - {{id: {}, as: advisory, why: …}}", quoted(id));
+        }
+    }
+    text
+}
+
+/// An id as YAML: quoted where it holds what YAML would read otherwise.
+fn quoted(id: &Capability) -> String {
+    let text = id.as_str();
+    if text.contains([' ', '#', ',', '{', '}', '[', ']', '\'', '"', '*']) {
+        format!("'{}'", text.replace('\'', "''"))
+    } else {
+        text.to_owned()
+    }
+}
+
+fn meaning(id: &str) -> String {
+    let known = |name: &str| vocabulary::TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, does)| *does);
+    let tool = id.strip_prefix("tool:").map(|name| name.split('(').next().unwrap_or(name));
+    match (tool, id.split_once(':')) {
+        (Some("bash"), _) => {
+            "run commands: confers all files and the network, and nothing bounds it at tier 0".to_owned()
+        }
+        (Some(name), _) => {
+            known(name).map_or_else(|| "a tool that no runtime here knows".to_owned(), str::to_owned)
+        }
+        (None, Some(("mcp", _))) => "a tool of an MCP server".to_owned(),
+        (None, Some(("skill", _))) => "load this skill".to_owned(),
+        (None, _) => "see the README".to_owned(),
+    }
+}
+
+/// Writes the policy where nothing is yet: beside its place, synced, and linked into it.
+fn create(place: &Path, text: &str) -> Result<(), Failure> {
+    let directory = place.parent().unwrap_or(Path::new("/"));
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let fresh = place.with_extension(format!("{}.tmp", host::new_id()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    // Unlike a rename, a link never replaces what has come to be there meanwhile.
+    let linked = std::fs::hard_link(&fresh, place);
+    std::fs::remove_file(&fresh)?;
+    linked?;
+    std::fs::File::open(directory)?.sync_all()?;
+    Ok(())
+}
+
+fn report(
+    project: &Project,
+    policy: &Policy,
+    definitions: &[Found],
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let mut keys = BTreeSet::new();
+    let mut runtimes = Vec::new();
+    for name in RUNTIMES {
+        let profile = load_profile(name, project)?;
+        keys.extend(profile.keys.iter().filter(|key| host::env_var(key).is_some()).cloned());
+        runtimes.push(format!("{name} ({})", availability(&profile)));
+    }
+    let keys: Vec<String> = keys.into_iter().collect();
+    let withheld = withheld(definitions).texts();
+    let command = works_now(project, policy, definitions)?;
+    if out.json {
+        let found: Vec<serde_json::Value> = definitions
+            .iter()
+            .map(|found| serde_json::json!({ "name": found.ask, "ceiling": found.uses, "message": found.why_not }))
+            .collect();
+        return Ok(out.json(&serde_json::json!({
+            "v": 1, "policy": project.policy, "definitions": found, "runtimes": runtimes, "keys": keys,
+            "granted": policy.grant.uses, "withheld": withheld, "command": command,
+        }))?);
+    }
+    let usable = definitions.iter().filter(|found| found.uses.is_some()).count();
+    out.field("definitions", &format!("{} found, {usable} declare their tools", definitions.len()))?;
+    for found in definitions.iter().filter(|found| found.why_not.is_some()) {
+        out.field("", &format!("{}: {}", found.ask, found.why_not.as_deref().unwrap_or_default()))?;
+    }
+    out.field("runtimes", &runtimes.join(", "))?;
+    out.field("keys", &format!("{}; none is passed until the policy names it in `env`", words(&keys)))?;
+    out.field("granted", &words(&policy.grant.uses.texts()))?;
+    out.field("withheld", &words(&withheld))?;
+    out.field("written", &project.policy.display().to_string())?;
+    out.line(&format!("\nThis works now:\n\n    {command}"))?;
+    Ok(())
+}
+
+fn availability(profile: &Profile) -> &'static str {
+    let there = match &profile.find {
+        Find::Itself => true,
+        Find::At(path) => Path::new(path).exists(),
+        Find::InPath(name) => host::env_var("PATH").is_some_and(|path| {
+            path.to_string_lossy()
+                .split(':')
+                .any(|dir| dir.starts_with('/') && Path::new(dir).join(name).is_file())
+        }),
+    };
+    match (there, &profile.starts) {
+        (true, Starts::Yes) => "here",
+        (true, Starts::PlannedOnly(_)) => "here, can only be planned yet",
+        (false, _) => "not found",
+    }
+}
+
+/// A command that is granted under the new policy: decided, not assumed.
+fn works_now(project: &Project, policy: &Policy, definitions: &[Found]) -> Result<String, Failure> {
+    const TASK: &str = "say hello";
+    let place = Place { project: project.clone(), trust_workspace: true };
+    let private = project.state.join("sessions");
+    for found in definitions.iter().filter(|found| found.uses.is_some()) {
+        let Ok(reference) = DefinitionRef::try_from(found.ask.clone()) else { continue };
+        let request = Request {
+            subject: Subject::Definition(reference),
+            uses: AskedUse::WholeCeiling,
+            delegate: AskedDelegate::Unstated,
+            workspace: None,
+            runtime: None,
+            model: None,
+            budget: None,
+            task: TaskFacts::of(TASK.as_bytes()),
+        };
+        let profile = load_profile("scripted", project)?;
+        let assembled = assemble(policy, &request, profile, &place, &private, None, Vec::new())?;
+        if let Decision::Granted(_) = decide(policy, &request, &assembled.situation) {
+            return Ok(format!(
+                "depute run {} --runtime scripted --trust-workspace --task '{TASK}'",
+                found.ask
+            ));
+        }
+    }
+    Ok("depute demo".to_owned())
+}
