@@ -1,4 +1,13 @@
 //! `depute` lets an AI agent hand work to a sub-agent without handing over its keys.
+//!
+//! A request is decided by a pure function, [`plan::decide()`], out of three values: a
+//! [`policy::Policy`], a [`plan::Request`] and a [`plan::Situation`]. What comes out is a
+//! [`plan::Decision`]; only its granted form holds a [`plan::Plan`]. A [`broker::Session`] gathers the
+//! situation, has it decided, puts the decision on a [ledger](depute_ledger), and starts nothing but
+//! a plan that is recorded there. [`cli`] is argument in, result out.
+//!
+//! Pure: [`capability`], [`definition`], [`policy`], [`runtime`], [`plan`], [`yaml`], [`diagnostic`],
+//! [`nearest`], [`exit`]. With effects: [`host`], [`discover`], [`broker`], [`scripted`], [`cli`].
 
 pub mod broker;
 pub mod capability;
