@@ -311,7 +311,7 @@ fn nobody_approves_from_inside_a_node() {
     let inner = "depute --policy gated.yaml run worker --trust-workspace --task \"touch started\"";
     for marker in ["", "env -u DEPUTE_NODE "] {
         let task = format!(
-            "yes | PATH=$PATH:{} script -qec '{marker}{inner}' /dev/null",
+            "(echo y; sleep 1; echo y) | PATH=$PATH:{} script -qec '{marker}{inner}' /dev/null",
             super::project::binary_directory().display()
         );
         let ran = project.run(&run(&["--task", &task]));
