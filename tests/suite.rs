@@ -12,6 +12,7 @@
 
 mod suite {
     mod algebra;
+    mod checking;
     mod conformance;
     mod corpus;
     mod discovery;

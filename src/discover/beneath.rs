@@ -14,6 +14,9 @@ use nix::sys::stat::Mode;
 
 use crate::definition::{MAX_FILE, MAX_TREE_BYTES, MAX_TREE_ENTRIES, TreeEntry, TreeKind};
 
+/// How often an open is tried that a rename beneath disturbs.
+const MAX_TRIES: usize = 16;
+
 /// A directory, held open, beneath which files are read.
 #[derive(Debug)]
 pub struct Root {
@@ -33,6 +36,9 @@ pub enum ReadError {
     /// It is larger than a definition may be.
     #[error("is larger than a definition may be ({MAX_FILE} bytes)")]
     TooLarge,
+    /// It could not be looked at when its root was; why.
+    #[error("{0}")]
+    Blocked(String),
     /// The tree around it is too large to digest.
     #[error("has too much beside it: at most {MAX_TREE_ENTRIES} files and {MAX_TREE_BYTES} bytes")]
     TreeTooLarge,
@@ -70,7 +76,11 @@ impl Root {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        openat2(self.fd.as_fd(), relative, how).map_err(|errno| {
+        // The kernel asks for another try where something beneath was renamed meanwhile.
+        let opened = (0..MAX_TRIES)
+            .map(|_| openat2(self.fd.as_fd(), relative, how))
+            .find(|opened| !matches!(opened, Err(Errno::EAGAIN)));
+        opened.unwrap_or(Err(Errno::EAGAIN)).map_err(|errno| {
             if matches!(errno, Errno::EXDEV | Errno::ELOOP) {
                 ReadError::LeadsOut(self.path.clone())
             } else {
@@ -130,10 +140,10 @@ impl Root {
         self.open_beneath(relative, OFlag::O_PATH | OFlag::O_NOFOLLOW)
     }
 
-    /// Whether a directory is at a path, through links that stay beneath.
+    /// Whether a link is at a path, wherever it leads.
     #[must_use]
-    pub fn is_directory(&self, relative: &Path) -> bool {
-        self.open_beneath(relative, OFlag::O_PATH | OFlag::O_DIRECTORY).is_ok()
+    pub fn is_link(&self, relative: &Path) -> bool {
+        self.kind(relative).is_ok_and(|kind| kind == nix::sys::stat::SFlag::S_IFLNK)
     }
 
     /// Reads a definition and everything in its directory, once: the bytes that are digested are the
@@ -143,7 +153,7 @@ impl Root {
     /// [`ReadError`].
     pub fn read_tree(&self, directory: &Path, file: &Path) -> Result<(Vec<u8>, Vec<TreeEntry>), ReadError> {
         let content = self.read(&directory.join(file))?;
-        let mut walk = Walk { root: self, entries: Vec::new(), total: content.len() };
+        let mut walk = Walk { root: self, entries: Vec::new(), directories: 0, total: content.len() };
         walk.entries.push(TreeEntry {
             path: file.as_os_str().as_bytes().to_vec(),
             kind: TreeKind::File { executable: false, content: content.clone() },
@@ -156,13 +166,19 @@ impl Root {
 struct Walk<'r> {
     root: &'r Root,
     entries: Vec<TreeEntry>,
+    directories: usize,
     total: usize,
 }
 
 impl Walk<'_> {
     fn directory(&mut self, base: &Path, below: &Path, definition: &Path) -> Result<(), ReadError> {
         use nix::sys::stat::SFlag;
-        // Deep nesting is bounded by the number of entries and by the length of a path.
+        // Empty directories are no entries, and are counted so that they end the walk too. The length
+        // of a path bounds the nesting.
+        self.directories += 1;
+        if self.directories > MAX_TREE_ENTRIES {
+            return Err(ReadError::TreeTooLarge);
+        }
         for name in self.root.names(&base.join(below))? {
             if name.as_os_str() == ".git" || name.as_os_str() == ".DS_Store" {
                 continue;

@@ -6,12 +6,13 @@
 mod beneath;
 pub mod trust;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use depute_ledger::Digest;
 
-use crate::capability::{DefinitionName, Name};
+use crate::capability::{DefinitionName, IdError, Name};
 use crate::definition::{Definition, DefinitionKind, TreeEntry, TreeKind, tree_digest};
 use crate::diagnostic::{Diagnostic, Problem, printable};
 use crate::host::Project;
@@ -67,6 +68,8 @@ pub struct Catalog {
     /// Roots of policy or user that are there and could not be looked through. A name that only the
     /// workspace has may be one of theirs.
     unopened: Vec<(Origin, String)>,
+    /// Every root, with the reason where it could not be looked through.
+    roots: Vec<(PathBuf, Option<String>)>,
     /// What was passed over, and why.
     pub skipped: Vec<String>,
 }
@@ -102,8 +105,8 @@ impl Catalog {
             let path = place.join(name);
             catalog.root(Root::open(&path).map_err(ReadError::Io), &path, &place, Origin::User, kind);
         }
-        // In the home directory itself both are one place.
-        if project.root != project.home {
+        // In the home directory itself both are one place. The project's path is a real one.
+        if project.root != project.home.canonicalize().unwrap_or_else(|_| project.home.clone()) {
             let place = project.root.join(".claude");
             match Root::open(&project.root) {
                 Err(error) => catalog.skip(&project.root, &error.to_string()),
@@ -125,7 +128,7 @@ impl Catalog {
         };
         if path.file_name().is_some_and(|name| name == "agents") {
             add(path, RootKind::Agents);
-        } else if skills.is_dir() || agents.is_dir() {
+        } else if [&skills, &agents].into_iter().any(|path| path.is_dir() || path.is_symlink()) {
             add(&skills, RootKind::Skills);
             add(&agents, RootKind::Agents);
         } else {
@@ -144,26 +147,39 @@ impl Catalog {
         let names = root.and_then(|root| root.names(Path::new("")).map(|names| (Arc::new(root), names)));
         let (root, names) = match names {
             Ok(found) => found,
-            Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return,
-            Err(error) => {
-                if origin != Origin::Workspace {
-                    self.unopened
-                        .push((origin, format!("{} {error}", printable(&path.display().to_string()))));
+            // Not there is no doubt; a link to nothing is, as what it led to may be away for now.
+            Err(ReadError::Io(error))
+                if error.kind() == ErrorKind::NotFound && !path.is_symlink() && !place.is_symlink() =>
+            {
+                if path == place {
+                    self.skip(path, "is a root of the policy and is not there");
                 }
-                return self.skip(path, &error.to_string());
+                return;
+            }
+            Err(error) => {
+                let why = error.to_string();
+                self.roots.push((path.to_owned(), Some(why.clone())));
+                if origin != Origin::Workspace {
+                    self.unopened.push((origin, format!("{} {why}", printable(&path.display().to_string()))));
+                }
+                return self.skip(path, &why);
             }
         };
+        self.roots.push((path.to_owned(), None));
         for entry in names {
             let Some(text) = entry.to_str() else {
                 self.skip(&path.join(&entry), "has a name that is not UTF-8");
                 continue;
             };
+            if text.eq_ignore_ascii_case("SKILL.md") || text.eq_ignore_ascii_case("AGENT.md") {
+                self.skip(&path.join(&entry), "has no directory of its own, which would be its name");
+                continue;
+            }
             let Some((name, definition, directory, file, access)) = classified(&root, &entry, text, kind)
             else {
                 continue;
             };
-            // A file claims no package: only the one who installed it knows that.
-            match Name::parse(name).and_then(|name| DefinitionName::parse(name.as_str())) {
+            match unqualified(name) {
                 Ok(name) => {
                     if let Access::Blocked(why) = &access {
                         self.skip(&path.join(&entry), why);
@@ -234,12 +250,53 @@ impl Catalog {
         Found { shadowed, ..found }
     }
 
-    /// The candidate at a path, where one of the roots has it.
+    /// The candidate at a path, where one of the roots has it: the one that is called so before one
+    /// that a link makes the same.
     #[must_use]
     pub fn at(&self, path: &Path) -> Option<&Candidate> {
-        let path = path.canonicalize().ok()?;
-        self.candidates.iter().find(|c| c.path().canonicalize().is_ok_and(|other| other == path))
+        let as_called = std::path::absolute(path).ok()?;
+        self.candidates.iter().find(|c| c.path() == as_called).or_else(|| {
+            let real = path.canonicalize().ok()?;
+            self.candidates.iter().find(|c| c.path().canonicalize().is_ok_and(|other| other == real))
+        })
     }
+
+    /// Why a path below one of the roots is no definition in force, in words that follow the path.
+    /// Nothing where it is one, and where no root is above it.
+    #[must_use]
+    pub fn passed_over(&self, path: &Path) -> Option<String> {
+        if self.at(path).is_some() {
+            return None;
+        }
+        let as_called = std::path::absolute(path).ok()?;
+        let real = path.canonicalize().ok();
+        let holds = |root: &Path| {
+            as_called.starts_with(root)
+                || real
+                    .as_ref()
+                    .is_some_and(|real| root.canonicalize().is_ok_and(|root| real.starts_with(root)))
+        };
+        let (root, why) = self.roots.iter().find(|(root, _)| holds(root))?;
+        let root = printable(&root.display().to_string());
+        Some(match why {
+            Some(why) => format!("is below {root}, which {why}"),
+            None => format!("is not where a definition stands below {root}"),
+        })
+    }
+}
+
+/// A name by a path. A file claims no package: only the one who installed it knows that.
+fn unqualified(name: &str) -> Result<DefinitionName, IdError> {
+    Name::parse(name).and_then(|name| DefinitionName::parse(name.as_str()))
+}
+
+/// The name and kind of a file that is a definition by itself.
+fn single(file: &str, kind: RootKind) -> Option<(&str, DefinitionKind)> {
+    let stem = file.strip_suffix(".md")?;
+    Some(match kind {
+        RootKind::Skills => (stem, DefinitionKind::Skill),
+        RootKind::Agents => (stem.strip_suffix(".agent").unwrap_or(stem), DefinitionKind::Agent),
+    })
 }
 
 /// What an entry of a root is: its name, kind, directory below the root, file, and whether it can be
@@ -254,31 +311,20 @@ fn classified<'n>(
         RootKind::Skills => (DefinitionKind::Skill, "SKILL.md"),
         RootKind::Agents => (DefinitionKind::Harness, "AGENT.md"),
     };
-    if let Some(stem) = text.strip_suffix(".md") {
-        let (name, definition) = match kind {
-            RootKind::Skills => (stem, DefinitionKind::Skill),
-            RootKind::Agents => (stem.strip_suffix(".agent").unwrap_or(stem), DefinitionKind::Agent),
-        };
+    if let Some((name, definition)) = single(text, kind) {
         return Some((name, definition, PathBuf::new(), entry.to_owned(), Access::Open));
     }
-    match root.names(entry) {
-        Ok(names) if names.iter().any(|name| name.as_os_str() == file) => {
-            Some((text, definition, entry.to_owned(), file.into(), Access::Open))
+    let access = match root.names(entry) {
+        Ok(names) if names.iter().any(|name| name.as_os_str() == file) => Access::Open,
+        Ok(_) => return None,
+        // A file of another name; or it went away meanwhile.
+        Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotADirectory => return None,
+        Err(ReadError::Io(error)) if error.kind() == ErrorKind::NotFound && !root.is_link(entry) => {
+            return None;
         }
-        Ok(_) => None,
-        Err(error @ ReadError::LeadsOut(_)) => {
-            Some((text, definition, entry.to_owned(), file.into(), Access::Blocked(error.to_string())))
-        }
-        Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => Some((
-            text,
-            definition,
-            entry.to_owned(),
-            file.into(),
-            Access::Blocked(format!("cannot be read: {error}")),
-        )),
-        // A file of another name, or a link to nowhere.
-        Err(_) => None,
-    }
+        Err(error) => Access::Blocked(error.to_string()),
+    };
+    Some((text, definition, entry.to_owned(), file.into(), access))
 }
 
 /// Reads one candidate.
@@ -323,7 +369,7 @@ pub fn read(candidate: &Candidate, trusted: bool) -> Found {
 /// [`ReadError`].
 pub fn load(candidate: &Candidate) -> Result<(Vec<u8>, Digest), ReadError> {
     if let Access::Blocked(why) = &candidate.access {
-        return Err(ReadError::Io(std::io::Error::other(why.clone())));
+        return Err(ReadError::Blocked(why.clone()));
     }
     let root = &candidate.root;
     let (content, tree) = if candidate.directory.as_os_str().is_empty() {
@@ -361,7 +407,7 @@ pub fn classify(path: &Path) -> FileKind {
         return FileKind::Other("has a name that is not UTF-8");
     };
     let definition = |name: &str, kind, root: &Path, directory: PathBuf| match (
-        Name::parse(name).and_then(|name| DefinitionName::parse(name.as_str())),
+        unqualified(name),
         Root::open(root),
     ) {
         (Ok(name), Ok(opened)) => FileKind::Definition(Candidate {
@@ -399,15 +445,12 @@ pub fn classify(path: &Path) -> FileKind {
             }
         }
         _ if inside("commands") => FileKind::Other("is a slash command, which is no definition"),
-        other => match other.strip_suffix(".md") {
-            Some(stem) if inside("skills") => definition(stem, DefinitionKind::Skill, &real, PathBuf::new()),
-            Some(stem) => definition(
-                stem.strip_suffix(".agent").unwrap_or(stem),
-                DefinitionKind::Agent,
-                &real,
-                PathBuf::new(),
-            ),
-            None => FileKind::Other("is neither a definition (`.md`) nor a policy (`.yaml`)"),
-        },
+        other => {
+            let kind = if inside("skills") { RootKind::Skills } else { RootKind::Agents };
+            match single(other, kind) {
+                Some((name, kind)) => definition(name, kind, &real, PathBuf::new()),
+                None => FileKind::Other("is neither a definition (`.md`) nor a policy (`.yaml`)"),
+            }
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! Which directories' definitions may be spawned. Recorded outside every workspace.
 //!
 //! The nearest decided ancestor wins. Any doubt (no record, a record that cannot be read, one that
-//! others can write) is untrusted.
+//! others can write) is untrusted. The directory of the store holds nothing but this program's state.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
 
 /// The largest store that is read, in bytes.
 const MAX_STORE: u64 = 1024 * 1024;
@@ -28,45 +31,66 @@ enum Verdict {
 /// Whether a directory is trusted.
 #[must_use]
 pub fn is_trusted(store: &Path, directory: &Path) -> bool {
-    let Some(store) = read(store) else { return false };
+    let Ok(store) = read(store) else { return false };
     directory.ancestors().find_map(|dir| store.directories.get(dir)) == Some(&Verdict::Trusted)
 }
 
 /// Records whether a directory is trusted: written beside the store, synced and renamed over it.
 ///
 /// # Errors
-/// Where the store cannot be written.
-pub fn record(store: &Path, directory: &Path, trusted: bool) -> std::io::Result<()> {
-    let mut content = match store.symlink_metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Store { v: 1, directories: BTreeMap::new() }
+/// Where the store cannot be written, and where one is there that cannot be relied on: to start anew
+/// would forget what was distrusted.
+pub fn record(store: &Path, directory: &Path, trusted: bool) -> io::Result<()> {
+    let parent = store.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    // It may be older than this rule. Where it is not ours, this fails, as it should.
+    if std::fs::metadata(parent)?.mode() & 0o077 != 0 {
+        std::fs::set_permissions(parent, Permissions::from_mode(0o700))?;
+    }
+    // Two writers at once would each lose what the other says. Closing the file ends the lock.
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(OFlag::O_NOFOLLOW.bits())
+        .open(store.with_extension("lock"))?;
+    lock.lock()?;
+    let mut content = match read(store) {
+        Ok(content) => content,
+        Err(error) if error.kind() == ErrorKind::NotFound => Store { v: 1, directories: BTreeMap::new() },
+        Err(error) => {
+            return Err(io::Error::other(format!("`{}` cannot be relied on: {error}", store.display())));
         }
-        // Starting anew would forget what was distrusted.
-        _ => read(store).ok_or_else(|| {
-            std::io::Error::other(format!(
-                "`{}` cannot be relied on: look at its owner, mode and content",
-                store.display()
-            ))
-        })?,
     };
     let verdict = if trusted { Verdict::Trusted } else { Verdict::Untrusted };
     content.directories.insert(directory.to_owned(), verdict);
-    let parent = store.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     let fresh = store.with_extension(format!("{}.tmp", crate::host::new_id()));
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     serde_json::to_writer_pretty(&mut file, &content)?;
     file.write_all(b"\n")?;
     file.sync_all()?;
     std::fs::rename(&fresh, store)?;
-    std::fs::File::open(parent)?.sync_all()
+    File::open(parent)?.sync_all()
 }
 
-fn read(store: &Path) -> Option<Store> {
-    let metadata = std::fs::symlink_metadata(store).ok()?;
-    let ours = metadata.is_file() && metadata.uid() == crate::host::uid() && metadata.mode() & 0o022 == 0;
-    if !ours || metadata.len() > MAX_STORE {
-        return None;
+/// Reads the store through one descriptor: what was looked at is what is read.
+fn read(store: &Path) -> io::Result<Store> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(store)?;
+    let metadata = file.metadata()?;
+    let doubt = |why: &str| Err(io::Error::other(why.to_owned()));
+    if !metadata.is_file() {
+        return doubt("it is no regular file");
     }
-    serde_json::from_slice(&std::fs::read(store).ok()?).ok().filter(|store: &Store| store.v == 1)
+    if metadata.uid() != crate::host::uid() || metadata.mode() & 0o022 != 0 {
+        return doubt("others could have written it");
+    }
+    let mut content = Vec::new();
+    file.take(MAX_STORE + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > MAX_STORE {
+        return doubt("it is too large");
+    }
+    let store: Store = serde_json::from_slice(&content)?;
+    if store.v == 1 { Ok(store) } else { doubt("it is of another version") }
 }

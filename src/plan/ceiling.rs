@@ -4,6 +4,7 @@ use depute_ledger::Digest;
 
 use crate::capability::{CapabilitySet, Subsumption};
 use crate::definition::{Ceiling, Definition};
+use crate::diagnostic::Problem;
 use crate::policy::Policy;
 
 /// The ceiling of `use`; nothing where the file declares none and no overlay speaks for these bytes.
@@ -21,4 +22,19 @@ pub fn ceiling(policy: &Policy, definition: &Definition, tree: &Digest) -> Optio
     };
     let table = policy.subsumption();
     Some(allowed.filtered(|id| !definition.removed().iter().any(|gone| id.touches(gone, &table))))
+}
+
+/// What is wrong with a definition that has no ceiling, in words that follow its name.
+#[must_use]
+pub fn undeclared(policy: &Policy, definition: &Definition, tree: &Digest) -> Problem {
+    let problem = match definition.ceiling() {
+        Ceiling::Undeclared(undeclared) => undeclared.problem.clone(),
+        Ceiling::Declared(_) => Problem::new("undeclared", definition.ceiling_span(), "declares no tools"),
+    };
+    if policy.voided_overlay(definition.name(), tree).is_none() {
+        return problem;
+    }
+    let message = "declares no tools, and the overlay for it is void since the file has changed";
+    Problem::new("void-overlay", problem.span, message)
+        .fix("look at what has changed, then put the new digest into the overlay")
 }

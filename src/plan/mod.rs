@@ -14,7 +14,7 @@ mod refusal;
 mod request;
 mod situation;
 
-pub use ceiling::ceiling;
+pub use ceiling::{ceiling, undeclared};
 pub use decide::decide;
 pub use decision::{Budget, Considered, Decision, Digests, Hold, Plan, Refused};
 pub use enforcement::{Enforcement, Enforcer};

@@ -224,80 +224,153 @@ fn a_name_that_the_user_has_and_cannot_be_read_is_not_taken_by_the_workspace() {
 }
 
 #[test]
+fn a_link_to_nothing_keeps_its_name() {
+    let project = Project::new();
+    project.skill("review", "Read").skill("other", "Read");
+    let trusted = |agent: &str| code(&project, agent, &["--trust-workspace"]);
+    let home = project.home().join(".claude");
+    // One definition is away: its name is kept, and no other is touched.
+    std::fs::create_dir_all(home.join("skills")).unwrap();
+    symlink(project.home().join("away/review"), home.join("skills/review")).unwrap();
+    assert_eq!(trusted("review"), "DEFINITION_UNREADABLE");
+    assert_eq!((trusted("other"), trusted("review@workspace")), ("granted".into(), "granted".into()));
+    // When it is back beneath its root, it is the one that is meant.
+    std::fs::remove_file(home.join("skills/review")).unwrap();
+    write(&home.join("skills/real/SKILL.md"), skill("Grep"));
+    symlink("real", home.join("skills/review")).unwrap();
+    let (_, value) = project.json(&["plan", "review", "--task", "x", "--runtime", "scripted"]);
+    assert_eq!(value["effective"], serde_json::json!(["tool:grep"]));
+    // A whole root is away, or what holds it: nobody knows which names it has.
+    for link in [home.join("skills"), home.clone()] {
+        std::fs::remove_dir_all(&home).unwrap();
+        std::fs::create_dir_all(link.parent().unwrap()).unwrap();
+        symlink("away", &link).unwrap();
+        assert_eq!(trusted("other"), "DEFINITION_UNREADABLE", "{}", link.display());
+        assert_eq!(trusted("other@workspace"), "granted");
+        std::fs::remove_file(&link).unwrap();
+        std::fs::create_dir_all(&home).unwrap();
+        assert_eq!(trusted("other"), "granted", "a root that is not there is no doubt");
+    }
+    let missing = project.home().join("missing");
+    let policy = |root: &std::path::Path| {
+        format!(
+            "version: 1\ngrant: [tool:read, agent:*]\nruntime: {{default: scripted}}\nroots: [{}]\n",
+            root.display()
+        )
+    };
+    project.write("policy.yaml", policy(&missing));
+    let ran = project.run(&["--policy", "policy.yaml", "list"]);
+    assert!(ran.stdout.contains("is a root of the policy and is not there"), "{}", ran.stdout);
+    symlink("away", &missing).unwrap();
+    let plan = ["--policy", "policy.yaml", "plan", "other", "--task", "x", "--trust-workspace"];
+    let (_, value) = project.json(&plan);
+    assert_eq!(value["refusal"]["code"], "DEFINITION_UNREADABLE");
+    // A root of the policy whose `skills` is away is not taken for a root of skills itself.
+    std::fs::remove_file(&missing).unwrap();
+    std::fs::create_dir(&missing).unwrap();
+    symlink("away", missing.join("skills")).unwrap();
+    let (_, value) = project.json(&plan);
+    assert_eq!(value["refusal"]["code"], "DEFINITION_UNREADABLE");
+}
+
+#[test]
+fn a_path_means_the_definition_that_is_called_so() {
+    let project = Project::new();
+    project.skill("real", "Read");
+    symlink("real", project.root().join(".claude/skills/alias")).unwrap();
+    for name in ["real", "alias"] {
+        let path = format!(".claude/skills/{name}/SKILL.md");
+        let (_, value) = project.json(&["plan", &path, "--task", "x", "--runtime", "scripted"]);
+        assert!(value["agent"].as_str().unwrap().starts_with(&format!("{name}@")), "{value}");
+        assert_eq!(project.json(&["check", &path]).1["name"], name);
+    }
+}
+
+#[test]
+fn a_definition_in_the_root_itself_has_no_name() {
+    let project = Project::new();
+    project.write(".claude/skills/SKILL.md", skill("Read")).skill("good", "Read");
+    for name in ["SKILL", "skills"] {
+        assert_eq!(code(&project, name, &["--trust-workspace"]), "UNKNOWN_DEFINITION");
+    }
+    assert_eq!(code(&project, "good", &["--trust-workspace"]), "granted");
+    let ran = project.run(&["list"]);
+    assert!(ran.stdout.contains("SKILL.md has no directory of its own"), "{}", ran.stdout);
+}
+
+#[test]
+fn directories_without_end_beside_a_definition_are_refused() {
+    let project = Project::new();
+    project.skill("wide", "Read").skill("good", "Read");
+    let wide = project.root().join(".claude/skills/wide");
+    for at in 0..depute::definition::MAX_TREE_ENTRIES {
+        std::fs::create_dir(wide.join(format!("d{at}"))).unwrap();
+    }
+    assert_eq!(code(&project, "wide", &["--trust-workspace"]), "DEFINITION_UNREADABLE");
+    assert_eq!(code(&project, "good", &["--trust-workspace"]), "granted");
+    std::fs::remove_dir(wide.join("d0")).unwrap();
+    assert_eq!(code(&project, "wide", &["--trust-workspace"]), "granted");
+}
+
+#[test]
+fn the_store_of_trust_is_kept_from_others_and_loses_nothing() {
+    use depute::discover::trust::{is_trusted, record};
+    let scratch = tempfile::tempdir().unwrap();
+    let store = scratch.path().join("state/trust.json");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let parent = store.parent().unwrap();
+    // A directory that is older than the rule is closed, and a new one is made so.
+    std::fs::create_dir(parent).unwrap();
+    std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o775)).unwrap();
+    let here = std::path::Path::new("/srv/here");
+    record(&store, here, false).unwrap();
+    assert_eq!((mode(parent), mode(&store)), (0o700, 0o600));
+    // Writers at once keep what each other says.
+    std::thread::scope(|scope| {
+        for at in 0..8 {
+            let store = &store;
+            scope.spawn(move || record(store, format!("/srv/{at}").as_ref(), true).unwrap());
+        }
+    });
+    assert!((0..8).all(|at| is_trusted(&store, format!("/srv/{at}").as_ref())));
+    assert!(!is_trusted(&store, here));
+    // A store in doubt is refused and left as it is: mode, link, pipe, another version, too large.
+    let good = std::fs::read(&store).unwrap();
+    let refuses = |what: &str| {
+        let error = record(&store, here, true).unwrap_err().to_string();
+        assert!(error.contains("cannot be relied on"), "{what}: {error}");
+        assert!(!is_trusted(&store, "/srv/1".as_ref()), "{what}");
+    };
+    std::fs::set_permissions(&store, std::fs::Permissions::from_mode(0o620)).unwrap();
+    refuses("mode");
+    assert_eq!(std::fs::read(&store).unwrap(), good);
+    let moved = parent.join("moved.json");
+    std::fs::rename(&store, &moved).unwrap();
+    std::fs::set_permissions(&moved, std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&moved, &store).unwrap();
+    refuses("link");
+    std::fs::remove_file(&store).unwrap();
+    nix::unistd::mkfifo(&store, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    refuses("pipe");
+    std::fs::remove_file(&store).unwrap();
+    write(&store, "{\"v\":2,\"directories\":{}}");
+    refuses("version");
+    write(&store, vec![b' '; 1024 * 1024 + 1]);
+    refuses("size");
+    std::fs::rename(&moved, &store).unwrap();
+    assert!(is_trusted(&store, "/srv/1".as_ref()));
+    let fresh = scratch.path().join("new/trust.json");
+    record(&fresh, here, true).unwrap();
+    assert_eq!(mode(fresh.parent().unwrap()), 0o700);
+}
+
+#[test]
 fn a_file_cannot_claim_a_package() {
     let project = Project::new();
     project.write(".claude/agents/acme:review.md", "---\ndescription: d\ntools: Read\n---\nb\n");
     assert_eq!(code(&project, "acme:review", &["--trust-workspace"]), "UNKNOWN_DEFINITION");
     project.write(".claude/agents/review.md", "---\ndescription: d\ntools: Read\n---\nb\n");
     assert_eq!(code(&project, "review", &["--trust-workspace"]), "granted");
-}
-
-#[test]
-fn check_and_plan_say_the_same() {
-    let project = Project::new();
-    let plan = |project: &Project, agent: &str| {
-        let (_, value) =
-            project.json(&["--policy", "policy.yaml", "plan", agent, "--task", "x", "--trust-workspace"]);
-        (value["refusal"]["code"].as_str().unwrap_or("granted").to_owned(), value["ceiling"].clone())
-    };
-    let check = |project: &Project, path: &str| {
-        let (_, value) = project.json(&["--policy", "policy.yaml", "check", path]);
-        (
-            value["state"].as_str().unwrap().to_owned(),
-            value["code"].clone(),
-            value["ceiling"].clone(),
-            value["line"].clone(),
-        )
-    };
-    let grant = "version: 1\ngrant: [tool:read, tool:bash, agent:*]\naccept: [{id: tool:bash, as: advisory, why: x}]\nruntime: {default: scripted}\n";
-    project.write("policy.yaml", grant);
-    // A tool that nobody knows is no ceiling to spawn with.
-    project.write(".claude/agents/odd.md", "---\ndescription: d\ntools: Read, Serch\n---\nb\n");
-    assert_eq!(plan(&project, "odd").0, "UNKNOWN_TOOL");
-    let (state, code, _, line) = check(&project, ".claude/agents/odd.md");
-    assert_eq!((state.as_str(), code, line), ("refused", "UNKNOWN_TOOL".into(), 3.into()));
-    // An overlay does not give back what the file takes away.
-    project.write(".claude/agents/bare.md", "---\ndescription: d\ndisallowedTools: Bash\n---\nb\n");
-    let (_, value) = project.json(&["check", ".claude/agents/bare.md"]);
-    let tree = value["tree"].as_str().unwrap();
-    project.write(
-        "policy.yaml",
-        format!(
-            "{grant}overlays: [{{definition: bare, digest: \"{tree}\", allow: [tool:bash, tool:read]}}]\n"
-        ),
-    );
-    let read = serde_json::json!(["tool:read"]);
-    assert_eq!(plan(&project, "bare"), ("granted".to_owned(), read.clone()));
-    assert_eq!(check(&project, ".claude/agents/bare.md").2, read);
-    // A file in a root of the policy is what the root says it is.
-    let shared = project.home().join("shared");
-    write(&shared.join("kk.md"), "---\ndescription: d\ntools: Read\n---\nb\n");
-    project.write("policy.yaml", format!("{grant}roots: [{}]\n", shared.display()));
-    assert_eq!(plan(&project, "kk").0, "UNDECLARED_TOOLS");
-    assert_eq!(check(&project, shared.join("kk.md").to_str().unwrap()).0, "undeclared");
-}
-
-#[test]
-fn check_reports_what_it_cannot_look_at_and_goes_on() {
-    let project = Project::new();
-    project
-        .skill("good", "Read")
-        .write(".claude/skills/bad/SKILL.md", "---\ndescription: Use when: x\n---\n");
-    symlink("nowhere", project.root().join(".claude/skills/gone")).unwrap();
-    nix::unistd::mkfifo(&project.root().join("policy.yaml"), nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let ran = project.run(&["check", ".claude", ".claude/skills/good/SKILL.md", "policy.yaml"]);
-    assert_eq!(ran.code, 82);
-    assert_eq!(
-        ran.stdout.matches("good/SKILL.md").count(),
-        1,
-        "a file given twice is reported once:\n{}",
-        ran.stdout
-    );
-    assert!(ran.stdout.contains("3 checked, 2 not in order"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("it is no regular file"), "{}", ran.stdout);
-    let ran = project.run(&["check", "nowhere"]);
-    assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("`nowhere`") && ran.stderr.contains("fix:"), "{}", ran.stderr);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Steps 5 to 8: the definition is known, may be spawned, can be read, and declares its tools.
 
 use crate::capability::{AskedId, Cover, vocabulary};
-use crate::definition::{Ceiling, Definition};
-use crate::plan::ceiling::ceiling;
+use crate::definition::Definition;
+use crate::plan::ceiling::{ceiling, undeclared};
 use crate::plan::refusal::{Code, Refusal};
 use crate::plan::request::Subject;
 use crate::plan::situation::{DefinitionFact, Situation};
@@ -108,27 +108,13 @@ impl<'a> Judge<'a> {
         self.considered.digests.body = Some(definition.body_digest());
         let overlay = self.policy.overlay(definition.name(), tree);
         let Some(uses) = ceiling(self.policy, definition, tree) else {
-            let voided = self.policy.voided_overlay(definition.name(), tree).is_some();
-            return refuse(undeclared(definition, place, voided));
+            let problem = undeclared(self.policy, definition, tree);
+            let fix = problem.fix.unwrap_or_else(|| "declare its tools".to_owned());
+            let message = format!("`{}` {}", definition.name(), problem.message);
+            return refuse(Refusal::new(Code::UndeclaredTools, message, format!("in {place}: {fix}")));
         };
         let delegate = overlay.map_or(DelegateCeiling::Unstated, |overlay| overlay.delegate.clone());
         self.considered.ceiling = Some(uses.clone());
         Ok(Ceilings { uses, delegate })
     }
-}
-
-fn undeclared(definition: &Definition, place: &str, overlay_is_void: bool) -> Refusal {
-    let name = definition.name();
-    let (message, fix) = match definition.ceiling() {
-        _ if overlay_is_void => (
-            format!("`{name}` declares no tools, and the overlay for it is void since the file has changed"),
-            "look at what has changed, then put the new digest into the overlay".to_owned(),
-        ),
-        Ceiling::Undeclared(undeclared) => {
-            let fix = undeclared.problem.fix.clone().unwrap_or_else(|| "declare its tools".to_owned());
-            (format!("`{name}` {}", undeclared.problem.message), format!("in {place}: {fix}"))
-        }
-        Ceiling::Declared(_) => (format!("`{name}` declares no tools"), "declare its tools".to_owned()),
-    };
-    Refusal::new(Code::UndeclaredTools, message, fix)
 }
