@@ -1,6 +1,6 @@
 //! YAML as values with their places, under strict rules. The one module that names the YAML crate.
 //!
-//! Refused: anchors, aliases, tags, merge keys, directives, more than one document, duplicate or
+//! Refused: control characters, anchors, aliases, tags, merge keys, directives, more than one document, duplicate or
 //! non-string keys, nesting deeper than [`MAX_DEPTH`] and more than [`MAX_NODES`] values. Scalars
 //! keep the type they were written with: a plain `no` is a boolean, `1.10` a number, `~` null, and
 //! neither is ever read as a name.
@@ -76,6 +76,7 @@ impl Node {
 /// # Errors
 /// A [`Problem`] with the place, for text that is not YAML and for everything this module refuses.
 pub fn parse(text: &str, base: usize) -> Result<Node, Problem> {
+    refuse_controls(text, base)?;
     let options = options! {
         disallow_directives: true,
         emit_comments: false,
@@ -101,6 +102,32 @@ pub fn parse(text: &str, base: usize) -> Result<Node, Problem> {
             }
         }
     }
+}
+
+/// A lone CR or U+2028 ends a line for some readers and not for others, so a key could hide in what
+/// looks like a comment.
+fn refuse_controls(yaml: &str, base: usize) -> Result<(), Problem> {
+    let mut chars = yaml.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let allowed = match c {
+            '\n' | '\t' => true,
+            '\r' => chars.peek().is_some_and(|(_, next)| *next == '\n'),
+            '\u{2028}' | '\u{2029}' => false,
+            // The reader of a format takes off the one byte-order mark that it allows.
+            '\u{feff}' => at > 0,
+            c => !c.is_control(),
+        };
+        if !allowed {
+            let span = base + at..base + at + c.len_utf8();
+            return Err(control_character(span, c));
+        }
+    }
+    Ok(())
+}
+
+fn control_character(span: Range<usize>, c: char) -> Problem {
+    Problem::new("control-character", span, format!("holds the character U+{:04X}", u32::from(c)))
+        .fix("remove it")
 }
 
 struct Reader<'t> {
@@ -155,6 +182,10 @@ impl<'t> Reader<'t> {
         )]
         match event {
             Event::Scalar(text, style, ..) => {
+                // An escape may write what the text itself may not hold.
+                if let Some(c) = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+                    return Err(control_character(span, c));
+                }
                 let plain = style == ScalarStyle::Plain;
                 let value = if plain { plain_value(&text) } else { Value::Text(text.into_owned()) };
                 Ok(Node { value, span })

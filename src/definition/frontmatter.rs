@@ -52,7 +52,6 @@ pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Problem> {
         }
         if line.text == "---" {
             let yaml = text.get(yaml_start..line.span.start).unwrap_or_default();
-            refuse_controls(yaml, yaml_start)?;
             return Ok(Parts { yaml, yaml_start, body: trimmed(text, lines.at) });
         }
         if longer.is_none() && (line.text.trim() == "---" || line.text.starts_with("---")) {
@@ -83,28 +82,6 @@ fn no_opening(line: &Line<'_>) -> Problem {
     }
     Problem::new("no-frontmatter", line.span.clone(), "does not begin with frontmatter")
         .fix("begin with a line `---`, then `description:` and the tools, then `---`")
-}
-
-fn refuse_controls(yaml: &str, base: usize) -> Result<(), Problem> {
-    let mut chars = yaml.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let allowed = match c {
-            '\n' | '\t' => true,
-            '\r' => chars.peek().is_some_and(|(_, next)| *next == '\n'),
-            '\u{2028}' | '\u{2029}' => false,
-            c => !c.is_control(),
-        };
-        if !allowed {
-            let span = base + at..base + at + c.len_utf8();
-            return Err(Problem::new(
-                "control-character",
-                span,
-                format!("holds the character U+{:04X}", u32::from(c)),
-            )
-            .fix("remove it"));
-        }
-    }
-    Ok(())
 }
 
 fn trimmed(text: &str, from: usize) -> Range<usize> {

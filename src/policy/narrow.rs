@@ -6,7 +6,7 @@
 use crate::capability::CapabilitySet;
 use crate::diagnostic::Problem;
 
-use super::{Limits, Overlay, Paths, Policy, Quota};
+use super::{DelegateCeiling, Limits, Overlay, Paths, Policy, Quota};
 
 /// Keys that no narrowing policy may state.
 const WIDENING: [&str; 4] = ["runtime", "subsumption", "locked", "tests"];
@@ -67,8 +67,7 @@ impl Policy {
             policy.roots.retain(|root| other.roots.contains(root));
         }
         if by.states("overlays") {
-            policy.overlays =
-                self.overlays.iter().filter_map(|overlay| within(overlay, &other.overlays)).collect();
+            policy.overlays = self.overlays.iter().map(|overlay| within(overlay, &other.overlays)).collect();
         }
         if by.states("inline") {
             policy.inline = self.inline && other.inline;
@@ -105,13 +104,22 @@ fn both(a: &Paths, b: &Paths) -> Paths {
     }
 }
 
-/// The overlay as far as one of the others, for the same bytes, allows it too.
-fn within(overlay: &Overlay, others: &[Overlay]) -> Option<Overlay> {
-    let other = others.iter().find(|o| o.definition == overlay.definition && o.digest == overlay.digest)?;
+/// The overlay as far as one of the others, for the same bytes, allows it too. One that no other
+/// speaks for allows nothing; it does not go, since without it a file that declares more would be
+/// bounded by nothing else.
+fn within(overlay: &Overlay, others: &[Overlay]) -> Overlay {
+    let other = others.iter().find(|o| o.definition == overlay.definition && o.digest == overlay.digest);
     let meet = |a: &CapabilitySet, b: &CapabilitySet| a.meet(b, &crate::capability::Subsumption::none());
-    Some(Overlay {
-        uses: meet(&overlay.uses, &other.uses),
-        delegate: overlay.delegate.meet(&other.delegate),
-        ..overlay.clone()
-    })
+    match other {
+        Some(other) => Overlay {
+            uses: meet(&overlay.uses, &other.uses),
+            delegate: overlay.delegate.meet(&other.delegate),
+            ..overlay.clone()
+        },
+        None => Overlay {
+            uses: CapabilitySet::empty(),
+            delegate: DelegateCeiling::Stated(CapabilitySet::empty()),
+            ..overlay.clone()
+        },
+    }
 }

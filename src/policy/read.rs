@@ -91,7 +91,7 @@ impl Policy {
         })?;
         let root = yaml::parse(
             content.strip_prefix('\u{feff}').unwrap_or(content),
-            content.len() - content.trim_start_matches('\u{feff}').len(),
+            if content.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 },
         )?;
         let mut fields = Fields::of(&root, "a policy")?;
         version(fields.required("version")?)?;
@@ -118,9 +118,7 @@ impl Policy {
             env: fields.optional("env").map_or(Ok(BTreeSet::new()), env)?,
             paths: fields.optional("paths").map_or(Ok(Paths::default()), paths)?,
             roots: fields.optional("roots").map_or(Ok(Vec::new()), |node| each(node, "`roots`", absolute))?,
-            overlays: fields
-                .optional("overlays")
-                .map_or(Ok(Vec::new()), |node| each(node, "`overlays`", overlay))?,
+            overlays: fields.optional("overlays").map_or(Ok(Vec::new()), overlays)?,
             inline: fields.optional("inline").map_or(Ok(false), |node| boolean(node, "`inline`"))?,
             subsumption_rows: fields.optional("subsumption").map_or(Ok(BTreeMap::new()), subsumption)?,
             universal_added: fields
@@ -145,21 +143,6 @@ impl Policy {
             narrowing: None,
         };
         fields.finish()?;
-        let twice = policy.overlays.iter().enumerate().find(|(at, overlay)| {
-            policy
-                .overlays
-                .iter()
-                .take(*at)
-                .any(|o| o.definition == overlay.definition && o.digest == overlay.digest)
-        });
-        if let Some((_, overlay)) = twice {
-            return Err(Problem::new(
-                "duplicate-overlay",
-                root.span.clone(),
-                format!("`{}` has two overlays for one digest", overlay.definition),
-            )
-            .fix("keep one of the two"));
-        }
         Ok(policy)
     }
 }
@@ -250,7 +233,7 @@ fn id(node: &Node, wildcards: Wildcards) -> Result<Capability, Problem> {
                 node.span.clone(),
                 format!("`{id}` is a runtime's own name"),
             )
-            .fix(format!("write `{}`", Capability::tool(neutral))));
+            .fix(format!("write `{}`", id.as_str().replacen(name.as_str(), neutral.as_str(), 1))));
         }
     }
     Ok(id)
@@ -427,6 +410,23 @@ fn paths(node: &Node) -> Result<Paths, Problem> {
         Paths { read: read("read")?, write: read("write")?, exec: read("exec")?, path: read("path")? };
     fields.finish()?;
     Ok(paths)
+}
+
+fn overlays(node: &Node) -> Result<Vec<Overlay>, Problem> {
+    let mut overlays: Vec<Overlay> = Vec::new();
+    for item in list(node, "`overlays`")? {
+        let overlay = overlay(item)?;
+        if overlays.iter().any(|o| o.definition == overlay.definition && o.digest == overlay.digest) {
+            return Err(Problem::new(
+                "duplicate-overlay",
+                item.span.clone(),
+                format!("`{}` has two overlays for one digest", overlay.definition),
+            )
+            .fix("keep one of the two"));
+        }
+        overlays.push(overlay);
+    }
+    Ok(overlays)
 }
 
 fn overlay(node: &Node) -> Result<Overlay, Problem> {

@@ -106,6 +106,15 @@ fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
             let name = ToolName::parse(&entry.key).map_err(|error| {
                 Problem::new("malformed-name", entry.key_span.clone(), format!("`{}` {error}", entry.key))
             })?;
+            if name.as_str() != entry.key {
+                // `Read` beside `read` would give one name two native tools.
+                return Err(Problem::new(
+                    "malformed-name",
+                    entry.key_span.clone(),
+                    format!("`{}` is not in lower case", entry.key),
+                )
+                .fix(format!("write `{name}`")));
+            }
             let mut fields = Fields::of(&entry.value, "a tool")?;
             let native = fields.required("native")?;
             let stated = |key: &str| matches!(&entry.value.value, Value::Map(keys) if keys.iter().any(|k| k.key == key));
@@ -198,7 +207,8 @@ fn arguments(node: &Node) -> Result<Vec<String>, Problem> {
 fn placeholders(argument: &str, node: &Node) -> Result<(), Problem> {
     let mut rest = argument.to_owned();
     for placeholder in PLACEHOLDERS {
-        rest = rest.replace(placeholder, "");
+        // Not by nothing: what is left and right of it must not become another one.
+        rest = rest.replace(placeholder, " ");
     }
     if rest.contains(['{', '}']) {
         return Err(Problem::new(

@@ -2,6 +2,7 @@
 
 use depute::capability::DefinitionName;
 use depute::definition::{Ceiling, Definition, DefinitionKind, MAX_FILE, MAX_FRONTMATTER};
+use depute::diagnostic::Diagnostic;
 use depute::policy::Policy;
 use depute::runtime::Profile;
 use proptest::prelude::*;
@@ -72,7 +73,13 @@ fn features_that_change_what_a_value_is_are_refused() {
         ("allowed-tools: 2026-01-01", "wrong-type"),
         ("allowed-tools: {Read: true}", "wrong-type"),
         ("allowed-tools: [Read, 1]", "wrong-type"),
-        ("allowed-tools: \"Read\\0\"", "malformed-entry"),
+        ("allowed-tools: \"Read\\0\"", "control-character"),
+        ("x: \"a\\e[2Jb\"", "control-character"),
+        ("x: \"a\\rallowed-tools: Bash\"", "control-character"),
+        ("x: \"\\ud800\"", "yaml"),
+        ("x: \"\\udc00\\ud800\"", "yaml"),
+        ("a: &a [1, 1]\nb: &b [*a, *a]\nc: &c [*b, *b]\nallowed-tools: *c", "yaml-anchor"),
+        ("allowed-tools: Read\n\u{feff}allowed-tools: Bash", "yaml"),
     ] {
         assert_eq!(skill(keys).err(), Some(rule), "{keys}");
     }
@@ -135,13 +142,30 @@ fn the_body_is_what_stands_after_the_fence_trimmed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_bytes_make_a_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let _ = read(bytes.clone());
         let _ = Policy::read(&bytes);
         let _ = Profile::read(&bytes);
+    }
+
+    #[test]
+    fn every_problem_can_be_drawn(bytes in proptest::collection::vec(any::<u8>(), 0..80), text in "[-:a-z\\[\\]{}&*\"\\\\é\u{2028} \n\t\r]{0,60}") {
+        let text = format!("\u{feff}---\n{text}");
+        for source in [bytes.as_slice(), text.as_bytes()] {
+            let name = DefinitionName::parse("probe").unwrap();
+            let problems = [
+                Definition::read(source.to_vec(), DefinitionKind::Skill, name).err(),
+                Policy::read(source).err(),
+                Profile::read(source).err(),
+            ];
+            for problem in problems.into_iter().flatten() {
+                let shown = Diagnostic::new("a\u{1b}b", source, problem).render("CODE", false);
+                prop_assert!(!shown.contains(['\u{1b}', '\r', '\0', '\u{2028}']), "{:?}", shown);
+            }
+        }
     }
 
     #[test]

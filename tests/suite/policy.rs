@@ -1,9 +1,10 @@
 //! What a policy may not say: each with its place, the rule and the smallest fix.
 
-use depute::policy::{BUILTIN, Policy, Quota};
+use depute::diagnostic::Diagnostic;
+use depute::policy::{BUILTIN, Narrowing, Policy, Quota};
 use depute::runtime::Tier;
 
-use super::support::placed;
+use super::support::{Case, placed};
 
 fn read(body: &str) -> String {
     let source = format!("version: 1\ngrant: []\n{body}\n");
@@ -80,7 +81,7 @@ fn what_it_may_not_say_has_a_place() {
         read("x: &a 1"),
     ]
     .join("\n");
-    insta::assert_snapshot!(found, @r#"
+    insta::assert_snapshot!(found, @r"
     p.yaml:3:1: `gate` is not a key of a policy; did you mean `gates`?
     p.yaml:3:10: `dept` is not a key of `limits`; did you mean `depth`?
     p.yaml:3:17: `depth` is a whole number in decimal digits
@@ -106,14 +107,105 @@ fn what_it_may_not_say_has_a_place() {
     p.yaml:3:9: `inline` is true or false, not text
     p.yaml:3:22: `read_file` is a runtime's own name; write `read`
     p.yaml:3:36: is no digest; copy it from `depute check`: `sha256:` and 64 hex digits
-    p.yaml:1:1: `a` has two overlays for one digest; keep one of the two
+    p.yaml:3:132: `a` has two overlays for one digest; keep one of the two
     p.yaml:3:119: `agent:*` is a wildcard, and this list names single capabilities
     p.yaml:3:9: `locked` cannot be honoured yet, so it is refused rather than ignored; remove it
     p.yaml:3:47: `expect` is text, not a boolean; quote it
     p.yaml:3:47: `expect` is not `allowed`; write one of granted, held, refused
     p.yaml:3:1: `grant` is written twice; keep one of the two
     p.yaml:3:7: has an anchor; anchors are not read; remove the `&…`, or quote the text
-    "#);
+    ");
     assert_eq!(read("locked: []"), "fine");
     assert_eq!(read(&format!("overlays: [{overlay}]")), "fine");
+}
+
+/// What a person reads in an editor, and what is read here, are the same lines.
+#[test]
+fn no_key_hides_in_what_looks_like_a_comment() {
+    for separator in ["\r", "\u{2028}", "\u{2029}", "\u{85}"] {
+        let found = read(&format!("# nothing here{separator}inline: true"));
+        assert!(found.starts_with("p.yaml:3:15: holds the character U+"), "{separator:?}: {found}");
+    }
+    let inline =
+        |body: &str| Policy::read(format!("version: 1\ngrant: []\n{body}\n").as_bytes()).unwrap().inline;
+    assert!(!inline("# nothing here inline: true") && inline("# nothing here\ninline: true"));
+    assert!(Policy::read(b"version: 1\r\ngrant: []\r\n").is_ok());
+    assert_eq!(
+        read("accept: [{id: tool:read, as: advisory, why: \"\\e[2J\"}]"),
+        "p.yaml:3:45: holds the character U+001B; remove it"
+    );
+    assert_eq!(read("accept: [{id: tool:read, as: advisory, why: \"\\u263a\"}]"), "fine");
+}
+
+#[test]
+fn one_byte_order_mark_is_taken_off_and_moves_no_place() {
+    let at = |source: &str| placed("p.yaml", source.as_bytes(), Policy::read(source.as_bytes()).unwrap_err());
+    let marked = "\u{feff}version: 1\ngrant: []\n";
+    assert!(Policy::read(marked.as_bytes()).is_ok());
+    assert!(at(&format!("{marked}gate: []\n")).starts_with("p.yaml:3:1: `gate`"));
+    assert_eq!(at(&format!("\u{feff}{marked}")), "p.yaml:1:2: holds the character U+FEFF; remove it");
+}
+
+#[test]
+fn the_fix_for_a_foreign_name_keeps_its_scope() {
+    insta::assert_snapshot!(read("gates: [\"tool:shell(git:*)\"]"), @"p.yaml:3:9: `tool:shell(git:*)` is a runtime's own name; write `tool:bash(git:*)`");
+    assert_eq!(read("gates: [\"tool:bash(git:*)\"]"), "fine");
+}
+
+#[test]
+fn sizes_are_bounded() {
+    let many: String = (0..100_000).map(|n| format!("k{n}: v\n")).collect();
+    for (source, rule) in [
+        (many.as_str(), "too-large"),
+        (&many[..200_000], "yaml-size"),
+        (&format!("version: 1\ngrant: {}", "[".repeat(20_000)), "yaml"),
+        (&format!("version: 1\ngrant: {}{}", "[".repeat(40), "]".repeat(40)), "yaml-depth"),
+        (&format!("version: 1\ngrant: [{}]", "tool:read,".repeat(4090)), "fine"),
+    ] {
+        let found = Policy::read(source.as_bytes()).map_or_else(|problem| problem.rule, |_| "fine");
+        assert_eq!(found, rule, "{} bytes", source.len());
+    }
+}
+
+/// A policy inside the workspace needs no trust, so dropping what bounds a file must not free it.
+#[test]
+fn a_narrowing_policy_takes_no_bound_away_with_an_overlay() {
+    let file = Case::new().tools("Read, Grep");
+    let text = format!(
+        "version: 1\ngrant: [tool:read, tool:grep, agent:*]\noverlays: [{{definition: helper, digest: '{}', allow: [tool:read]}}]\n",
+        file.tree()
+    );
+    let base = file.policy(&text);
+    assert_eq!(base.uses(), ["tool:read"]);
+    let narrowed = |layer: &str| {
+        let layer = Narrowing::read(format!("version: 1\n{layer}\n").as_bytes()).unwrap();
+        base.clone().with(|case| case.policy = case.policy.narrowed(&layer))
+    };
+    assert_eq!(narrowed("gates: []").uses(), ["tool:read"]);
+    assert_eq!(narrowed("overlays: []").uses(), [""; 0]);
+    let other = format!(
+        "overlays: [{{definition: helper, digest: 'sha256:{}', allow: [tool:grep]}}]",
+        "0".repeat(64)
+    );
+    assert_eq!(narrowed(&other).uses(), [""; 0]);
+    let wider = format!(
+        "overlays: [{{definition: helper, digest: '{}', allow: [tool:read, tool:grep]}}]",
+        base.tree()
+    );
+    assert_eq!(narrowed(&wider).uses(), ["tool:read"]);
+}
+
+#[test]
+fn a_problem_is_drawn_in_its_lines() {
+    let source = b"version: 1\ngrant: [tool:read]\nlimits: {dept: 1}\n";
+    let problem = Policy::read(source).unwrap_err();
+    insta::assert_snapshot!(Diagnostic::new("p.yaml", source, problem).render("POLICY_INVALID", false), @r"
+    error[POLICY_INVALID]: `dept` is not a key of `limits`
+     --> p.yaml:3:10
+      |
+    3 | limits: {dept: 1}
+      |          ^^^^ unknown-key
+      |
+      = help: did you mean `depth`?
+    ");
 }

@@ -98,9 +98,13 @@ fn what_a_profile_may_not_say_has_a_place() {
         problem("delegate: {native: delegate}", "launch: {native: launch}"),
         problem("probe: []", "probe: none"),
         problem("env: {}", "env: {X: 1}"),
+        problem("{id}", "{mo{tools}del}"),
+        problem("  grep:", "  Read: {native: bash, files: workspace}\n  grep:"),
+        problem("version: 1", "version: 0"),
+        problem("about:", "# x\rkeys2: y\nabout:"),
     ]
     .join("\n");
-    insta::assert_snapshot!(found, @r#"
+    insta::assert_snapshot!(found, @r"
     lab.yaml:3:1: `abut` is not a key of a runtime profile; did you mean `about`?
     lab.yaml:1:10: is of another version; this program reads version 1; use a newer depute, or rewrite the profile for version 1
     lab.yaml:26:7: `body` is not `stdin`; write one of file, unused
@@ -112,5 +116,9 @@ fn what_a_profile_may_not_say_has_a_place() {
     lab.yaml:17:11: the tool `launch` does not say `runs_programs`; write `runs_programs: true`, or `false` where it cannot start any program
     lab.yaml:5:8: `probe` is a list, not text; write it as `[…]`
     lab.yaml:23:10: `env` is text, not a number or date; quote it
-    "#);
+    lab.yaml:22:16: `{mo{tools}del}` holds an unknown placeholder; the placeholders are {tools}, {id}, {body}, {config}, {home}, {tmp}, {workspace}, {provider}, {model}
+    lab.yaml:11:3: `Read` is not in lower case; write `read`
+    lab.yaml:1:10: is of another version; this program reads version 1; use a newer depute, or rewrite the profile for version 1
+    lab.yaml:3:4: holds the character U+000D; remove it
+    ");
 }
