@@ -77,20 +77,31 @@ pub fn is_inside_node() -> bool {
         return true;
     }
     let name = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-    let parent = |pid: &str| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (_, after) = stat.rsplit_once(')')?;
-        after.split_whitespace().nth(1).map(str::to_owned)
-    };
     let own = name("self");
-    let mut ancestor = parent("self");
+    let mut ancestor = process_parent("self");
     while let Some(pid) = ancestor.filter(|pid| pid != "0") {
         if name(&pid) == own {
             return true;
         }
-        ancestor = parent(&pid);
+        ancestor = process_parent(&pid);
     }
     false
+}
+
+/// A field of `/proc/PID/stat`, counted from 0 after the program's name; nothing where the process is
+/// gone.
+#[must_use]
+pub fn process_field(pid: &str, field: usize) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything, these too.
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(field).map(str::to_owned)
+}
+
+/// The parent of a process.
+#[must_use]
+pub fn process_parent(pid: &str) -> Option<String> {
+    process_field(pid, 1)
 }
 
 /// Who this process is, for the ledger's `session` record.

@@ -7,7 +7,8 @@
 //! a plan that is recorded there. [`cli`] is argument in, result out.
 //!
 //! Pure: [`capability`], [`definition`], [`policy`], [`runtime`], [`plan`], [`yaml`], [`diagnostic`],
-//! [`nearest`], [`exit`]. With effects: [`host`], [`discover`], [`broker`], [`scripted`], [`cli`].
+//! [`nearest`], [`exit`]. With effects: [`host`], [`durable`], [`discover`], [`broker`],
+//! [`scripted`], [`cli`].
 
 pub mod broker;
 pub mod capability;
@@ -15,6 +16,7 @@ pub mod cli;
 pub mod definition;
 pub mod diagnostic;
 pub mod discover;
+pub mod durable;
 pub mod exit;
 pub mod host;
 pub mod nearest;

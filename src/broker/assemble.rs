@@ -21,7 +21,10 @@ const PROFILES: [(&str, &str); 3] = [
 ];
 
 /// The names of those.
-pub const RUNTIMES: [&str; 3] = ["command", "pi", "scripted"];
+#[must_use]
+pub fn runtimes() -> [&'static str; PROFILES.len()] {
+    PROFILES.map(|(name, _)| name)
+}
 
 /// Where requests are made from.
 #[derive(Clone, Debug)]
@@ -89,7 +92,7 @@ pub fn load_profile(name: &str, project: &Project) -> Result<Profile, Box<Diagno
     } else if let Some((_, source)) = PROFILES.iter().find(|(known, _)| *known == name) {
         (format!("built-in profile {name}"), source.as_bytes().to_vec())
     } else {
-        let names = RUNTIMES;
+        let names = runtimes();
         let fix = match crate::nearest::nearest(name, names) {
             Some(near) => format!("did you mean `{near}`?"),
             None => format!("the runtimes are {}", names.join(", ")),

@@ -14,6 +14,7 @@ use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::diagnostic::printable;
+use crate::host;
 
 use super::executor::Ending;
 
@@ -202,10 +203,7 @@ fn own_children() -> Vec<Pid> {
     entries
         .filter_map(|entry| {
             let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // The second field is the program's name in parentheses and may hold anything.
-            let (_, after) = stat.rsplit_once(')')?;
-            (after.split_whitespace().nth(1) == Some(own.as_str())).then(|| Pid::from_raw(pid))
+            (host::process_parent(&pid.to_string())? == own).then(|| Pid::from_raw(pid))
         })
         .collect()
 }

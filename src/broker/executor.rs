@@ -1,7 +1,7 @@
 //! Starting a recorded plan, and seeing it to its end.
 
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use depute_ledger::{AppendError, Digest, Ledger, Recorded, record};
 use tokio::process::Command;
 use uuid::Uuid;
 
+use crate::durable;
 use crate::host;
 use crate::plan::Plan;
 use crate::runtime::EnvValue;
@@ -116,7 +117,8 @@ pub(super) fn run(
     outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     private.remove();
     if !matches!(outcome.ending, Ending::NotLaunched(_)) {
-        outcome.output_file = keep(&private.answer(), &outcome.output).ok();
+        let place = private.answer();
+        outcome.output_file = durable::replace(&place, &outcome.output).ok().map(|()| place);
     }
     let line = exit_record(ledger, node, &outcome);
     outcome.unrecorded = ledger.append(node, line).err();
@@ -183,7 +185,7 @@ impl Private {
         for directory in &plan.prepared().directories {
             builder.create(directory)?;
         }
-        write_new(Path::new(&plan.prepared().body_file), plan.body())
+        durable::write_new(Path::new(&plan.prepared().body_file), plan.body())
     }
 
     /// Beside the private directory: the child is told of no path above it.
@@ -195,22 +197,6 @@ impl Private {
     fn remove(&self) {
         let _ = std::fs::remove_dir_all(&self.path);
     }
-}
-
-/// Keeps the answer: written beside its place, synced and renamed into it.
-fn keep(place: &Path, output: &[u8]) -> io::Result<PathBuf> {
-    let fresh = place.with_extension("answer.tmp");
-    write_new(&fresh, output)?;
-    std::fs::rename(&fresh, place)?;
-    std::fs::File::open(place.parent().unwrap_or(Path::new("/")))?.sync_all()?;
-    Ok(place.to_owned())
-}
-
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    use std::io::Write;
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
 }
 
 /// The command that becomes the program: this binary first, to leave terminal and descriptors.
@@ -255,8 +241,5 @@ fn program(name: &str, path: &str) -> io::Result<PathBuf> {
 
 /// When a process began, in clock ticks since boot; 0 where it is gone already.
 fn start_time(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The second field is the program's name in parentheses and may hold blanks.
-    let after = stat.rsplit_once(')').map_or("", |(_, after)| after);
-    after.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+    host::process_field(&pid.to_string(), 19).and_then(|field| field.parse().ok()).unwrap_or(0)
 }

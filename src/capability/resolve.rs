@@ -27,6 +27,15 @@ impl AskedId {
         }
     }
 
+    /// The id, where it is one.
+    #[must_use]
+    pub fn id(&self) -> Option<&Capability> {
+        match self {
+            Self::Id(id) => Some(id),
+            Self::Malformed(_) => None,
+        }
+    }
+
     /// Why the text is no id, where it is none.
     #[must_use]
     pub fn error(&self) -> Option<IdError> {

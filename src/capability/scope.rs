@@ -316,6 +316,20 @@ pub(crate) fn is_balanced(text: &str) -> bool {
     depth == 0
 }
 
+/// The pieces of a text between separators that stand outside of parentheses.
+pub(crate) fn split_outside(text: &str, separates: impl Fn(char) -> bool) -> Vec<&str> {
+    let mut depth = 0_usize;
+    text.split(|c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && separates(c)
+    })
+    .collect()
+}
+
 /// Characters that a reader cannot see or that reorder what is seen: controls, line separators,
 /// blanks other than the ASCII one, zero-width and bidirectional marks.
 #[must_use]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use crate::broker::{RUNTIMES, load_profile};
+use crate::broker::{load_profile, runtimes};
 use crate::capability::{AskedId, Capability, CapabilitySet, ToolName, vocabulary};
 use crate::definition::{Definition, MAX_FILE};
 use crate::diagnostic::{Diagnostic, Problem, printable};
@@ -138,7 +138,7 @@ fn tools_of_runtimes(project: &Project) -> BTreeSet<ToolName> {
     let own = own.into_iter().flatten().flatten().map(|entry| entry.path());
     let own = own.filter(|path| path.extension().is_some_and(|e| e == "yaml"));
     let own = own.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
-    RUNTIMES
+    runtimes()
         .map(str::to_owned)
         .into_iter()
         .chain(own)

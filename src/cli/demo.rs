@@ -9,7 +9,7 @@ use crate::broker::{Place, Session, load_profile};
 use crate::capability::{CapabilitySet, DefinitionName};
 use crate::exit::Exit;
 use crate::host::{self, Project};
-use crate::plan::{AskedDelegate, AskedUse, DefinitionRef, Enforcer, Request, Subject, TaskFacts, Which};
+use crate::plan::{DefinitionRef, Enforcer, Request, Which};
 use crate::policy::Policy;
 
 use super::output::{Output, Tone, words};
@@ -118,16 +118,8 @@ fn heading(out: &mut Output, number: u32, text: &str) -> Result<(), Failure> {
 fn request(agent: &str, task: &str) -> Result<Request, Failure> {
     let name = DefinitionName::parse(agent)
         .map_err(|error| Failure::new(Exit::Internal, "INTERNAL", error.to_string()))?;
-    Ok(Request {
-        subject: Subject::Definition(DefinitionRef { name, which: Which::Nearest }),
-        uses: AskedUse::WholeCeiling,
-        delegate: AskedDelegate::Unstated,
-        workspace: None,
-        runtime: None,
-        model: None,
-        budget: None,
-        task: TaskFacts::of(task.as_bytes()),
-    })
+    let reference = DefinitionRef { name, which: Which::Nearest };
+    Ok(Request::of_whole_ceiling(reference, task.as_bytes()))
 }
 
 /// Writes the demo's workspace. Nothing of the user's is read: home and state are in the scratch

@@ -3,20 +3,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use crate::broker::{Place, RUNTIMES, assemble, load_profile};
+use crate::broker::{Place, assemble, load_profile, runtimes};
 use crate::capability::{Capability, CapabilitySet, vocabulary};
 use crate::diagnostic::printable;
 use crate::discover::Catalog;
+use crate::durable;
 use crate::exit::Exit;
 use crate::host::{self, Project};
-use crate::plan::{
-    AskedDelegate, AskedUse, Decision, DefinitionFact, DefinitionRef, Request, Subject, TaskFacts, Which,
-    ceiling, decide,
-};
+use crate::plan::{Decision, DefinitionFact, DefinitionRef, Request, Which, ceiling, decide};
 use crate::policy::{BUILTIN, Policy};
 use crate::runtime::{Find, Profile, Starts};
 
@@ -169,19 +166,11 @@ fn meaning(id: &str) -> String {
     }
 }
 
-/// Writes the policy where nothing is yet: beside its place, synced, and linked into it.
+/// Writes the policy where nothing is yet.
 fn create(place: &Path, text: &str) -> Result<(), Failure> {
     let directory = place.parent().unwrap_or(Path::new("/"));
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let fresh = place.with_extension(format!("{}.tmp", host::new_id()));
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    // Unlike a rename, a link never replaces what has come to be there meanwhile.
-    let linked = std::fs::hard_link(&fresh, place);
-    std::fs::remove_file(&fresh)?;
-    linked?;
-    std::fs::File::open(directory)?.sync_all()?;
+    durable::create(place, text.as_bytes())?;
     Ok(())
 }
 
@@ -192,11 +181,11 @@ fn report(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let mut keys = BTreeSet::new();
-    let mut runtimes = Vec::new();
-    for name in RUNTIMES {
+    let mut available = Vec::new();
+    for name in runtimes() {
         let profile = load_profile(name, project)?;
         keys.extend(profile.keys.iter().filter(|key| host::env_var(key).is_some()).cloned());
-        runtimes.push(format!("{name} ({})", availability(&profile)));
+        available.push(format!("{name} ({})", availability(&profile)));
     }
     let keys: Vec<String> = keys.into_iter().collect();
     let withheld = withheld(definitions).texts();
@@ -207,7 +196,7 @@ fn report(
             .map(|found| serde_json::json!({ "name": found.ask, "ceiling": found.uses, "message": found.why_not }))
             .collect();
         return Ok(out.json(&serde_json::json!({
-            "v": 1, "policy": project.policy, "definitions": found, "runtimes": runtimes, "keys": keys,
+            "v": 1, "policy": project.policy, "definitions": found, "runtimes": available, "keys": keys,
             "granted": policy.grant.uses, "withheld": withheld, "command": command,
         }))?);
     }
@@ -216,7 +205,7 @@ fn report(
     for found in definitions.iter().filter(|found| found.why_not.is_some()) {
         out.field("", &format!("{}: {}", found.ask, found.why_not.as_deref().unwrap_or_default()))?;
     }
-    out.field("runtimes", &runtimes.join(", "))?;
+    out.field("runtimes", &available.join(", "))?;
     out.field("keys", &format!("{}; none is passed until the policy names it in `env`", words(&keys)))?;
     out.field("granted", &words(&policy.grant.uses.texts()))?;
     out.field("withheld", &words(&withheld))?;
@@ -249,16 +238,7 @@ fn works_now(project: &Project, policy: &Policy, definitions: &[Found]) -> Resul
     let private = project.state.join("sessions");
     for found in definitions.iter().filter(|found| found.uses.is_some()) {
         let Ok(reference) = DefinitionRef::try_from(found.ask.clone()) else { continue };
-        let request = Request {
-            subject: Subject::Definition(reference),
-            uses: AskedUse::WholeCeiling,
-            delegate: AskedDelegate::Unstated,
-            workspace: None,
-            runtime: None,
-            model: None,
-            budget: None,
-            task: TaskFacts::of(TASK.as_bytes()),
-        };
+        let request = Request::of_whole_ceiling(reference, TASK.as_bytes());
         let profile = load_profile("scripted", project)?;
         let assembled = assemble(policy, &request, profile, &place, &private, None, Vec::new())?;
         if let Decision::Granted(_) = decide(policy, &request, &assembled.situation) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::broker::{Place, load_policy, load_profile};
-use crate::capability::AskedId;
+use crate::capability::{AskedId, scope};
 use crate::discover::Catalog;
 use crate::exit::Exit;
 use crate::host::Project;
@@ -159,18 +159,6 @@ fn by_path(agent: &str, policy: &Policy, place: &Place) -> Result<DefinitionRef,
 
 /// Ids as they were typed: lists separated by commas outside parentheses.
 fn asked(lists: &[String]) -> Vec<AskedId> {
-    let mut ids = Vec::new();
-    for list in lists {
-        let mut depth = 0_usize;
-        let pieces = list.split(|c: char| {
-            match c {
-                '(' => depth += 1,
-                ')' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            depth == 0 && c == ','
-        });
-        ids.extend(pieces.filter(|piece| !piece.is_empty()).map(AskedId::parse));
-    }
-    ids
+    let pieces = lists.iter().flat_map(|list| scope::split_outside(list, |c| c == ','));
+    pieces.filter(|piece| !piece.is_empty()).map(AskedId::parse).collect()
 }

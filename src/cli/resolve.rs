@@ -61,9 +61,8 @@ struct Answer {
 }
 
 fn answer(input: &Input) -> Answer {
-    let well_formed = |ids: &[AskedId]| -> CapabilitySet {
-        ids.iter().filter_map(|id| if let AskedId::Id(id) = id { Some(id.clone()) } else { None }).collect()
-    };
+    let well_formed =
+        |ids: &[AskedId]| -> CapabilitySet { ids.iter().filter_map(AskedId::id).cloned().collect() };
     let table = if input.subsumption { Subsumption::builtin() } else { Subsumption::none() };
     let ceiling = input.ceiling.as_deref().map(well_formed);
     let bound = ceiling.as_ref().map_or(Bound::Unbounded, Bound::Ceiling);

@@ -59,27 +59,17 @@ fn split<'t>(text: &'t str, span: &Range<usize>) -> Result<Vec<&'t str>, Problem
         return Err(Problem::new("unbalanced-parentheses", span.clone(), "has unbalanced parentheses")
             .fix("close each `(`"));
     }
-    let commas = cut(text, |c| c == ',');
-    let entries =
-        if commas.len() > 1 { commas } else { cut(text, |c| matches!(c, ' ' | '\t' | '\n' | '\r')) };
+    let commas = scope::split_outside(text, |c| c == ',');
+    let entries = if commas.len() > 1 {
+        commas
+    } else {
+        scope::split_outside(text, |c| matches!(c, ' ' | '\t' | '\n' | '\r'))
+    };
     Ok(entries
         .into_iter()
         .map(|entry| entry.trim_matches([' ', '\t', '\n', '\r']))
         .filter(|entry| !entry.is_empty())
         .collect())
-}
-
-fn cut(text: &str, separates: impl Fn(char) -> bool) -> Vec<&str> {
-    let mut depth = 0_usize;
-    text.split(|c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        depth == 0 && separates(c)
-    })
-    .collect()
 }
 
 /// What one entry names: usually one capability, two for `Agent(x)`, more for `Agent(x, y)`.

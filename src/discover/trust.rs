@@ -4,8 +4,8 @@
 //! others can write) is untrusted. The directory of the store holds nothing but this program's state.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -65,13 +65,9 @@ pub fn record(store: &Path, directory: &Path, trusted: bool) -> io::Result<()> {
     };
     let verdict = if trusted { Verdict::Trusted } else { Verdict::Untrusted };
     content.directories.insert(directory.to_owned(), verdict);
-    let fresh = store.with_extension(format!("{}.tmp", crate::host::new_id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
-    serde_json::to_writer_pretty(&mut file, &content)?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    std::fs::rename(&fresh, store)?;
-    File::open(parent)?.sync_all()
+    let mut text = serde_json::to_vec_pretty(&content)?;
+    text.push(b'\n');
+    crate::durable::replace(store, &text)
 }
 
 /// Reads the store through one descriptor: what was looked at is what is read.

@@ -4,7 +4,7 @@ use crate::capability::{AskedId, CapabilitySet, DefinitionName};
 use crate::policy::Policy;
 use crate::runtime::{NodePaths, Profile, Tier};
 
-use super::request::{AskedDelegate, AskedUse, DefinitionRef, Request, Subject, TaskFacts, Which};
+use super::request::{AskedDelegate, AskedUse, DefinitionRef, Request, Which};
 use super::situation::{Approval, DefinitionFact, Facts, NodeFacts, Scope, Situation, Strength, Usage};
 use super::{Decision, Origin, decide};
 
@@ -25,7 +25,7 @@ pub fn example(
     // is left out of the ceiling and denied by its own text.
     let declared: Vec<String> = asked
         .iter()
-        .filter_map(|id| if let AskedId::Id(id) = id { Some(id) } else { None })
+        .filter_map(AskedId::id)
         .filter(|id| !id.is_wildcard())
         .map(|id| format!("'{}'", id.as_str().replace('\'', "''")))
         .collect();
@@ -65,15 +65,11 @@ pub fn example(
             strength: Strength::SameUid,
         })
         .collect();
+    let reference = DefinitionRef { name: agent.clone(), which: Which::Nearest };
     let request = Request {
-        subject: Subject::Definition(DefinitionRef { name: agent.clone(), which: Which::Nearest }),
         uses: AskedUse::Exactly(asked),
         delegate: delegate.map_or(AskedDelegate::Unstated, AskedDelegate::Exactly),
-        workspace: None,
-        runtime: None,
-        model: None,
-        budget: None,
-        task: TaskFacts::of(b"an example"),
+        ..Request::of_whole_ceiling(reference, b"an example")
     };
     let facts = Facts {
         node: NodeFacts { path: "1".to_owned(), depth: 1 },

@@ -30,6 +30,23 @@ pub struct Request {
     pub task: TaskFacts,
 }
 
+impl Request {
+    /// A request for the whole ceiling of a definition, with nothing else stated.
+    #[must_use]
+    pub fn of_whole_ceiling(reference: DefinitionRef, task: &[u8]) -> Self {
+        Self {
+            subject: Subject::Definition(reference),
+            uses: AskedUse::WholeCeiling,
+            delegate: AskedDelegate::Unstated,
+            workspace: None,
+            runtime: None,
+            model: None,
+            budget: None,
+            task: TaskFacts::of(task),
+        }
+    }
+}
+
 /// Whom a request is about.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -99,9 +99,7 @@ impl<'a> Judge<'a> {
             }
             // Inline: what is asked is the ceiling, and nothing bounds it but the parent.
             let asked = self.considered.asked.iter();
-            let uses = asked
-                .filter_map(|id| if let AskedId::Id(id) = id { Some(id.clone()) } else { None })
-                .collect();
+            let uses = asked.filter_map(AskedId::id).cloned().collect();
             return Ok(Ceilings { uses, delegate: DelegateCeiling::Unstated });
         };
         self.considered.digests.tree = Some(*tree);

@@ -18,7 +18,7 @@ impl<'a> Judge<'a> {
     }
 
     pub(super) fn asked_ids(&self) -> impl Iterator<Item = &Capability> {
-        self.considered.asked.iter().filter_map(|id| if let AskedId::Id(id) = id { Some(id) } else { None })
+        self.considered.asked.iter().filter_map(AskedId::id)
     }
 
     pub(super) fn every_id_is_expressible(&self) -> Check {
