@@ -116,8 +116,12 @@ pub fn try_to_open(dir: &Path) {
 fn a_directory_that_cannot_be_written_is_refused() {
     let place = Place::new();
     let parent = place.dir.parent().unwrap();
+    // Another user may not be able to reach the directory that this program was built in.
+    let program = parent.join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    mode(&program, 0o755);
     let play = |expected: &str| {
-        let mut command = child("open", &place.dir);
+        let mut command = child_at(&program, "open", &place.dir);
         if nix::unistd::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }

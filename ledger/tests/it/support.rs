@@ -251,7 +251,12 @@ impl Random {
 
 /// A process that plays `role` on the ledger in `dir`.
 pub fn child(role: &str, dir: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    child_at(&std::env::current_exe().unwrap(), role, dir)
+}
+
+/// The same, with a copy of this program at another path.
+pub fn child_at(program: &Path, role: &str, dir: &Path) -> Command {
+    let mut command = Command::new(program);
     command
         .args(["--exact", "support::play_role", "--nocapture", "--test-threads=1"])
         .env("LEDGER_TEST_ROLE", role)
