@@ -29,6 +29,26 @@ pub fn replace(place: &Path, content: &[u8]) -> io::Result<()> {
     sync_directory(place)
 }
 
+/// Puts other content into the place of a file, and keeps its mode.
+///
+/// # Errors
+/// Where no regular file is there, or it cannot be written; then it is as it was.
+pub fn rewrite(place: &Path, content: &[u8]) -> io::Result<()> {
+    let metadata = place.symlink_metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other(format!("`{}` is no regular file", place.display())));
+    }
+    let fresh = fresh(place);
+    let written = write_new(&fresh, content)
+        .and_then(|()| std::fs::set_permissions(&fresh, metadata.permissions()))
+        .and_then(|()| std::fs::rename(&fresh, place));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+    written?;
+    sync_directory(place)
+}
+
 /// Puts a private file into its place, where nothing is yet.
 ///
 /// # Errors
@@ -48,5 +68,8 @@ fn fresh(place: &Path) -> PathBuf {
 }
 
 fn sync_directory(place: &Path) -> io::Result<()> {
-    File::open(place.parent().unwrap_or(Path::new("/")))?.sync_all()
+    let parent = place.parent().unwrap_or(Path::new("/"));
+    // The parent of a bare name is the working directory.
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    File::open(parent)?.sync_all()
 }

@@ -45,6 +45,12 @@ pub fn temporary_directory() -> PathBuf {
     std::env::temp_dir()
 }
 
+/// How many threads the machine runs at a time; 1 where it does not say.
+#[must_use]
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The effective user.
 #[must_use]
 pub fn uid() -> u32 {

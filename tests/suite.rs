@@ -18,6 +18,9 @@ mod suite {
     mod discovery;
     mod evidence;
     mod frontmatter;
+    mod mending;
+    mod overlays;
+    mod pack;
     mod policy;
     mod profiles;
     mod project;

@@ -52,6 +52,14 @@ pub struct Assembled {
     pub shadowed: Vec<PathBuf>,
 }
 
+/// The operator's policy file in force: the named one, else the one for this directory, else the
+/// user's. Nothing where the built-in policy is in force.
+#[must_use]
+pub fn policy_file(named: Option<&Path>, project: &Project) -> Option<PathBuf> {
+    let places = || [&project.policy, &project.user_policy].map(PathBuf::as_path);
+    named.or_else(|| places().into_iter().find(|path| path.symlink_metadata().is_ok())).map(Path::to_owned)
+}
+
 /// The policy in force: the file that was named, else the operator's for this directory, else the
 /// user's, else the built-in one; narrowed by the workspace's own where there is one. Also says where
 /// it came from.
@@ -60,10 +68,8 @@ pub struct Assembled {
 /// A [`Diagnostic`] where a file cannot be read or is no policy. There is no falling through to the
 /// next one.
 pub fn load_policy(named: Option<&Path>, project: &Project) -> Result<(Policy, String), Box<Diagnostic>> {
-    let operators =
-        || [&project.policy, &project.user_policy].into_iter().find(|path| path.symlink_metadata().is_ok());
-    let (source, shown) = match named.or_else(|| operators().map(PathBuf::as_path)) {
-        Some(path) => (read_file(path)?, path.display().to_string()),
+    let (source, shown) = match policy_file(named, project) {
+        Some(path) => (read_file(&path)?, path.display().to_string()),
         None => (BUILTIN.as_bytes().to_vec(), "built-in".to_owned()),
     };
     let policy =

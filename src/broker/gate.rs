@@ -51,9 +51,17 @@ impl Terminal {
             hold.task_bytes,
             considered.budget.map_or(0, |b| b.deadline_ms / 1000)
         )?;
+        self.confirm("Allow it once?")
+    }
+
+    /// Asks for a yes. Only `y` or `yes` is one.
+    ///
+    /// # Errors
+    /// Where the terminal cannot be written or read.
+    pub fn confirm(&mut self, question: &str) -> io::Result<bool> {
         // What was typed before the question is no answer to it.
         tcflush(&self.tty, FlushArg::TCIFLUSH)?;
-        write!(self.tty, "Allow it once? [y/N] ")?;
+        write!(self.tty, "{question} [y/N] ")?;
         self.tty.flush()?;
         let mut answer = String::new();
         BufReader::new(self.tty.try_clone()?).read_line(&mut answer)?;

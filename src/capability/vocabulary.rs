@@ -69,7 +69,9 @@ pub fn neutral(tool: &ToolName) -> ToolName {
 #[must_use]
 pub fn nearest(tool: &ToolName) -> Option<Capability> {
     let known = TOOLS.iter().map(|(name, _)| *name).chain(FOREIGN.iter().map(|(foreign, _)| *foreign));
-    let near = crate::nearest::nearest(tool.as_str(), known)?;
+    // A slip of the pen is seldom in the first letter: `and` is no `find`.
+    let first = tool.as_str().get(..1);
+    let near = crate::nearest::nearest(tool.as_str(), known.filter(|name| name.get(..1) == first))?;
     let neutral = neutral(&ToolName::parse(near).ok()?);
     (neutral.as_str() != "bash").then(|| Capability::tool(neutral))
 }

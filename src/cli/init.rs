@@ -14,7 +14,7 @@ use crate::durable;
 use crate::exit::Exit;
 use crate::host::{self, Project};
 use crate::plan::{Decision, DefinitionFact, DefinitionRef, Request, Which, ceiling, decide};
-use crate::policy::{BUILTIN, Policy};
+use crate::policy::{BUILTIN, Policy, quoted};
 use crate::runtime::{Find, Profile, Starts};
 
 use super::Failure;
@@ -118,7 +118,7 @@ fn policy_text(project: &Project, definitions: &[Found]) -> String {
     if !withheld.is_empty() {
         let _ = writeln!(text, "# Withheld, though a definition here asks for it:");
         for id in &withheld {
-            let _ = writeln!(text, "#  - {:<27} # {}", quoted(id), meaning(id.as_str()));
+            let _ = writeln!(text, "#  - {:<27} # {}", quoted(id.as_str()), meaning(id.as_str()));
         }
     }
     let _ = writeln!(text, "\n# What waits for a person's yes.\ngates: [tool:bash]\n");
@@ -134,20 +134,10 @@ fn policy_text(project: &Project, definitions: &[Found]) -> String {
             "# What may be granted though nothing enforces it. Say who does bound it.\n#accept:"
         );
         for id in unheld {
-            let _ = writeln!(text, "#  - {{id: {}, as: advisory, why: …}}", quoted(id));
+            let _ = writeln!(text, "#  - {{id: {}, as: advisory, why: …}}", quoted(id.as_str()));
         }
     }
     text
-}
-
-/// An id as YAML: quoted where it holds what YAML would read otherwise.
-fn quoted(id: &Capability) -> String {
-    let text = id.as_str();
-    if text.contains([' ', '#', ',', '{', '}', '[', ']', '\'', '"', '*']) {
-        format!("'{}'", text.replace('\'', "''"))
-    } else {
-        text.to_owned()
-    }
 }
 
 fn meaning(id: &str) -> String {

@@ -129,6 +129,11 @@ impl Output {
         }
     }
 
+    /// Whether to say less.
+    pub(super) fn quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether to colour.
     pub(super) fn colour(&self) -> bool {
         self.colour

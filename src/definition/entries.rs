@@ -53,6 +53,11 @@ pub fn declared_in(node: &Node, key: &str) -> Result<CapabilitySet, Problem> {
     Ok(declared)
 }
 
+/// Whether an entry is a name, perhaps with a scope.
+pub(super) fn is_entry(entry: &str) -> bool {
+    entry_ids(entry, &(0..0)).is_ok()
+}
+
 /// Entries of a text: a comma outside parentheses makes comma the only separator, else blanks do.
 fn split<'t>(text: &'t str, span: &Range<usize>) -> Result<Vec<&'t str>, Problem> {
     if !scope::is_balanced(text) {

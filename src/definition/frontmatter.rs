@@ -24,7 +24,8 @@ pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Problem> {
             "too-large",
             0..0,
             format!("is {} bytes; a definition has at most {MAX_FILE}", bytes.len()),
-        ));
+        )
+        .fix("move what is not needed at once into files beside it"));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
@@ -48,7 +49,8 @@ pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Problem> {
                 "frontmatter-too-large",
                 yaml_start..yaml_start,
                 format!("has more than {MAX_FRONTMATTER} bytes of frontmatter"),
-            ));
+            )
+            .fix("move text for the child below the closing `---`"));
         }
         if line.text == "---" {
             let yaml = text.get(yaml_start..line.span.start).unwrap_or_default();

@@ -8,17 +8,19 @@
 mod entries;
 mod frontmatter;
 mod keys;
+mod mend;
 mod tree;
 
 use std::ops::Range;
 
 use depute_ledger::Digest;
 
-use crate::capability::{CapabilitySet, DefinitionName};
+use crate::capability::{CapabilitySet, DefinitionName, ToolName};
 use crate::diagnostic::Problem;
 
 pub use entries::declared_in;
 pub use frontmatter::{MAX_FILE, MAX_FRONTMATTER};
+pub use mend::{Mend, mends};
 pub use tree::{MAX_TREE_BYTES, MAX_TREE_ENTRIES, TreeEntry, TreeError, TreeKind, tree_digest};
 
 /// What kind of file a definition is, which fixes the key that holds its ceiling.
@@ -155,6 +157,21 @@ impl Definition {
     #[must_use]
     pub fn ceiling_span(&self) -> Range<usize> {
         self.ceiling_span.clone()
+    }
+
+    /// Where it names a tool: the word in the value that declares, where it stands there as it is.
+    #[must_use]
+    pub fn tool_span(&self, tool: &ToolName) -> Option<Range<usize>> {
+        let value = self.bytes.get(self.ceiling_span.clone())?;
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        let word = tool.as_str().as_bytes();
+        let (at, _) = value.windows(word.len()).enumerate().find(|(at, window)| {
+            let before = at.checked_sub(1).and_then(|before| value.get(before));
+            let after = value.get(at + word.len());
+            window.eq_ignore_ascii_case(word) && !before.is_some_and(is_name) && !after.is_some_and(is_name)
+        })?;
+        let start = self.ceiling_span.start + at;
+        Some(start..start + word.len())
     }
 
     /// What its restrictive keys took away; an overlay cannot give it back.

@@ -47,6 +47,20 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
+impl ReadError {
+    /// The smallest change that would help.
+    #[must_use]
+    pub fn fix(&self) -> &'static str {
+        match self {
+            Self::LeadsOut(_) => "put the file itself in the place of the link",
+            Self::NotRegular => "put a regular file there, or remove it",
+            Self::TooLarge => "move what is not needed at once into files beside it",
+            Self::Blocked(_) | Self::Io(_) => "make it readable for you, or remove it",
+            Self::TreeTooLarge => "move what the definition does not need out of its directory",
+        }
+    }
+}
+
 impl Root {
     /// Opens a root whose path may lead through links, as one that the operator or user chose may.
     ///
@@ -98,7 +112,7 @@ impl Root {
         if size > MAX_FILE as u64 {
             return Err(ReadError::TooLarge);
         }
-        bounded(file, MAX_FILE as u64).and_then(|content| content.ok_or(ReadError::TooLarge))
+        bounded(file, size, MAX_FILE as u64)?.ok_or(ReadError::TooLarge)
     }
 
     /// Opens a regular file without waiting on a pipe, and says how large it is.
@@ -216,7 +230,7 @@ impl Walk<'_> {
             return Err(ReadError::TreeTooLarge);
         }
         let executable = file.metadata()?.mode() & 0o100 != 0;
-        let content = bounded(file, left)?.ok_or(ReadError::TreeTooLarge)?;
+        let content = bounded(file, size, left)?.ok_or(ReadError::TreeTooLarge)?;
         self.total += content.len();
         Ok(TreeKind::File { executable, content })
     }
@@ -229,21 +243,21 @@ impl Walk<'_> {
 pub fn read_regular(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = File::from(open(path, flags, Mode::empty())?);
-    if !file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(io::Error::other("it is no regular file"));
     }
-    let mut content = Vec::new();
-    file.take(most as u64 + 1).read_to_end(&mut content)?;
-    if content.len() > most {
-        return Err(io::Error::other(format!("it is larger than {most} bytes")));
+    match bounded(file, metadata.size(), most as u64)? {
+        Some(content) => Ok(content),
+        None => Err(io::Error::other(format!("it is larger than {most} bytes"))),
     }
-    Ok(content)
 }
 
 /// The whole content, or nothing where there is more than `most`: a file may grow after its size was
 /// asked.
-fn bounded(file: File, most: u64) -> Result<Option<Vec<u8>>, ReadError> {
-    let mut content = Vec::new();
+fn bounded(file: File, size: u64, most: u64) -> io::Result<Option<Vec<u8>>> {
+    // One byte more than there should be, so that the first read finds the end.
+    let mut content = Vec::with_capacity(usize::try_from(size.min(most)).unwrap_or(0) + 1);
     file.take(most + 1).read_to_end(&mut content)?;
     Ok((content.len() as u64 <= most).then_some(content))
 }

@@ -340,7 +340,7 @@ pub fn read(candidate: &Candidate, trusted: bool) -> Found {
     };
     let (bytes, tree) = match load(candidate) {
         Ok(loaded) => loaded,
-        Err(error) => return unreadable(format!("{path} {error}"), None),
+        Err(error) => return unreadable(format!("{path} {error}"), Some(error.fix().to_owned())),
     };
     match Definition::read(bytes.clone(), candidate.kind, candidate.name.clone()) {
         Ok(definition) => Found {

@@ -7,7 +7,8 @@ use crate::definition::{Ceiling, Definition};
 use crate::diagnostic::Problem;
 use crate::policy::Policy;
 
-/// The ceiling of `use`; nothing where the file declares none and no overlay speaks for these bytes.
+/// The ceiling of `use`; nothing where the file declares none and no overlay speaks for these bytes,
+/// and where the overlays for its name speak for other bytes: what bounded it is void.
 ///
 /// An overlay narrows what is declared and never adds to it. What the file's restrictive keys take
 /// away stays away, also where the policy's subsumption rows would give it back.
@@ -15,6 +16,7 @@ use crate::policy::Policy;
 pub fn ceiling(policy: &Policy, definition: &Definition, tree: &Digest) -> Option<CapabilitySet> {
     let overlay = policy.overlay(definition.name(), tree);
     let allowed = match (definition.ceiling(), overlay) {
+        (_, None) if policy.voided_overlay(definition.name(), tree).is_some() => return None,
         (Ceiling::Declared(declared), None) => declared.clone(),
         (Ceiling::Declared(declared), Some(overlay)) => declared.meet(&overlay.uses, &Subsumption::none()),
         (Ceiling::Undeclared(_), Some(overlay)) => overlay.uses.clone(),
@@ -27,14 +29,19 @@ pub fn ceiling(policy: &Policy, definition: &Definition, tree: &Digest) -> Optio
 /// What is wrong with a definition that has no ceiling, in words that follow its name.
 #[must_use]
 pub fn undeclared(policy: &Policy, definition: &Definition, tree: &Digest) -> Problem {
-    let problem = match definition.ceiling() {
-        Ceiling::Undeclared(undeclared) => undeclared.problem.clone(),
-        Ceiling::Declared(_) => Problem::new("undeclared", definition.ceiling_span(), "declares no tools"),
+    let (problem, what) = match definition.ceiling() {
+        Ceiling::Undeclared(undeclared) => {
+            (undeclared.problem.clone(), "declares no tools, and the overlay for it")
+        }
+        Ceiling::Declared(_) => {
+            let problem = Problem::new("undeclared", definition.ceiling_span(), "declares no tools");
+            (problem, "declares tools, but the overlay that bounds it")
+        }
     };
     if policy.voided_overlay(definition.name(), tree).is_none() {
         return problem;
     }
-    let message = "declares no tools, and the overlay for it is void since the file has changed";
+    let message = format!("{what} is void since the file has changed");
     Problem::new("void-overlay", problem.span, message)
         .fix("look at what has changed, then put the new digest into the overlay")
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod narrow;
+mod overlays;
 mod own_tests;
 mod read;
 
@@ -18,6 +19,7 @@ use crate::capability::{
 use crate::runtime::Tier;
 
 pub use narrow::Narrowing;
+pub use overlays::{quoted, with_overlays};
 pub use own_tests::{Expect, PolicyTest, TestOutcome};
 pub use read::parse_duration;
 

@@ -10,11 +10,9 @@ fn skill(tools: &str) -> String {
 
 /// Path, state and code of each file, in the order of the report.
 fn rows(project: &Project, paths: &[&str]) -> Vec<(String, String, String)> {
-    let mut args = vec!["check", "--json"];
-    args.extend(paths);
     let word = |value: &serde_json::Value| value.as_str().unwrap_or("-").to_owned();
-    let row = |value: serde_json::Value| (word(&value["path"]), word(&value["state"]), word(&value["code"]));
-    project.run(&args).stdout.lines().map(|line| row(serde_json::from_str(line).unwrap())).collect()
+    let (_, values) = project.json_lines(&[&["check"], paths].concat());
+    values.iter().map(|value| (word(&value["path"]), word(&value["state"]), word(&value["code"]))).collect()
 }
 
 fn row(path: &str, state: &str, code: &str) -> (String, String, String) {
@@ -106,7 +104,7 @@ fn check_reports_what_it_cannot_look_at_and_goes_on() {
         "a file given twice is reported once:\n{}",
         ran.stdout
     );
-    assert!(ran.stdout.contains("4 checked, 3 not in order"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("4 checked: 1 spawnable, 2 unreadable, 1 refused\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains(".claude/skills/gone"), "{}", ran.stdout);
     assert!(ran.stdout.contains("it is no regular file"), "{}", ran.stdout);
     let ran = project.run(&["check", "nowhere"]);
@@ -233,4 +231,138 @@ fn a_policy_or_profile_that_is_no_regular_file_is_refused_without_waiting() {
         let (exit, value) = project.json(&["--policy", path, "check", "policies/good.yaml"]);
         assert_eq!((exit, value["error"]["code"].as_str()), (82, Some("POLICY_INVALID")), "{path}");
     }
+}
+
+#[test]
+fn a_summary_counts_each_file_once_and_says_what_would_help() {
+    let project = Project::new();
+    project
+        .skill("plain", "Read")
+        .skill("scoped", "Bash(git log:*)")
+        .skill("unknown", "Serchh")
+        .write(".claude/skills/silent/SKILL.md", "---\ndescription: d\n---\nb\n")
+        .write(".claude/skills/near/SKILL.md", "---\ndescription: d\nallowed_tools: Read\n---\nb\n")
+        .write(".claude/skills/broken/SKILL.md", "---\ndescription: a: b\nallowed-tools: Read\n---\nb\n")
+        .write(".claude/agents/plain.md", "---\ndescription: d\ntools: Read\n---\nb\n")
+        .write("policies/mine.yaml", "version: 1\ngrant: []\n");
+    let ran = project.run(&["check", "."]);
+    assert_eq!(ran.code, 82);
+    insta::assert_snapshot!(ran.stdout, @r#"
+    8 checked: 3 spawnable, 1 valid, 2 undeclared, 1 unreadable, 1 with unknown tools; 1 with patterns, 1 with the name of another
+    spawnable  agent    ./.claude/agents/plain.md  tool:read
+      note: 2:1 has no `name`
+    refused    skill    ./.claude/skills/broken/SKILL.md
+      error[DEFINITION_UNREADABLE]: is not YAML: mapping values are not allowed in this context
+       --> ./.claude/skills/broken/SKILL.md:2:15
+        |
+      2 | description: a: b
+        |               ^ yaml
+        |
+        = help: put the whole value in double quotes: a colon and a blank end a plain value
+    undeclared skill    ./.claude/skills/near/SKILL.md
+      error[UNDECLARED_TOOLS]: has `allowed_tools`, which does not declare the tools of a skill
+       --> ./.claude/skills/near/SKILL.md:3:1
+        |
+      3 | allowed_tools: Read
+        | ^^^^^^^^^^^^^ near-miss-key
+        |
+        = help: write `allowed-tools` at the top level of the frontmatter
+      note: 2:1 has no `name`
+    spawnable  skill    ./.claude/skills/plain/SKILL.md  tool:read
+      note: 1:1 has the name of ./.claude/agents/plain.md
+    spawnable  skill    ./.claude/skills/scoped/SKILL.md  tool:bash(git log:*)
+    undeclared skill    ./.claude/skills/silent/SKILL.md
+      error[UNDECLARED_TOOLS]: declares no tools: there is no `allowed-tools`
+       --> ./.claude/skills/silent/SKILL.md:2:1
+        |
+      2 | description: d
+        | ^ undeclared
+        |
+        = help: add `allowed-tools: Read, Grep`, or `allowed-tools: []` for none; or give it a ceiling by an overlay in the policy
+      note: 2:1 has no `name`
+    refused    skill    ./.claude/skills/unknown/SKILL.md  tool:serchh
+      error[UNKNOWN_TOOL]: `tool:serchh` is a tool that no runtime knows
+       --> ./.claude/skills/unknown/SKILL.md:4:16
+        |
+      4 | allowed-tools: Serchh
+        |                ^^^^^^ unknown-tool
+        |
+        = help: name a tool that some runtime has, or remove it
+    valid      policy   ./policies/mine.yaml  has no tests of its own
+    "#);
+    insta::assert_snapshot!(ran.stderr, @r#"
+    1 file would be mended by `--fix`, which cannot widen
+    1 file would be mended by `--fix --names --allow-widening`: look at its diff before you say yes
+    1 file may be given a ceiling in your policy: `--overlay` for none, `--overlay=read` for reading
+    "#);
+    // Asked to say less it prints what is not in order.
+    let quiet = project.run(&["check", ".", "-q"]);
+    assert_eq!((quiet.stdout.matches("spawnable  ").count(), quiet.stderr.as_str()), (0, ""));
+    assert!(quiet.stdout.contains("undeclared skill"), "{}", quiet.stdout);
+    // The same as JSON: one object a file, then the numbers.
+    let json = project.run(&["check", ".", "--json"]);
+    let last: serde_json::Value = serde_json::from_str(json.stdout.lines().last().unwrap()).unwrap();
+    insta::assert_snapshot!(last, @r#"{"summary":{"checked":8,"conflicts":1,"mendable":1,"patterns":1,"refused":0,"spawnable":3,"undeclared":2,"unknown_tools":1,"unreadable":1,"valid":1,"widening":1},"v":1}"#);
+    assert_eq!(json.stdout.lines().count(), 9);
+}
+
+#[test]
+fn many_files_are_reported_in_their_order() {
+    let project = Project::new();
+    let names: Vec<String> = (0..2500).map(|at| format!("s{at:04}")).collect();
+    for name in &names {
+        project.write(&format!("pack/{name}/SKILL.md"), skill("Read"));
+    }
+    let (code, reports) = project.json_lines(&["check", "pack"]);
+    assert_eq!(code, 0);
+    let reported: Vec<&str> = reports.iter().map(|report| report["name"].as_str().unwrap()).collect();
+    assert_eq!(reported, names);
+}
+
+#[test]
+fn sarif_says_what_the_text_says() {
+    let project = Project::new();
+    project
+        .skill("good one", "Read")
+        .skill("good", "Read")
+        .write(".claude/skills/silent/SKILL.md", "---\nname: silent\ndescription: d\n---\nb\n")
+        .write(".claude/skills/broken/SKILL.md", "---\nname: other\ndescription: a: b\n---\nb\n");
+    let ran = project.run(&["check", ".claude", "--format", "sarif"]);
+    assert_eq!(ran.code, 82);
+    let sarif: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (&sarif["version"], &sarif["runs"][0]["tool"]["driver"]["name"]),
+        (&"2.1.0".into(), &"depute".into())
+    );
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let rows: Vec<String> = results
+        .iter()
+        .map(|result| {
+            let place = &result["locations"][0]["physicalLocation"];
+            let (uri, region) = (&place["artifactLocation"]["uri"], &place["region"]);
+            let at = (&region["startLine"], &region["startColumn"]);
+            format!(
+                "{} {} {uri} {}:{} {}",
+                result["level"], result["ruleId"], at.0, at.1, result["message"]["text"]
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(rows.join("\n"), @r#"
+    "error" "yaml" ".claude/skills/broken/SKILL.md" 3:15 "is not YAML: mapping values are not allowed in this context. Fix: put the whole value in double quotes: a colon and a blank end a plain value."
+    "error" "not-a-definition" ".claude/skills/good%20one/SKILL.md" 1:1 "has a name that no definition may have; names hold letters, digits, `.`, `_` and `-`, and begin with a letter or digit. Fix: rename it, or leave it out."
+    "warning" "undeclared" ".claude/skills/silent/SKILL.md" 2:1 "declares no tools: there is no `allowed-tools`. Fix: add `allowed-tools: Read, Grep`, or `allowed-tools: []` for none; or give it a ceiling by an overlay in the policy."
+    "#);
+    let rules: Vec<&str> = sarif["runs"][0]["tool"]["driver"]["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| r["id"].as_str().unwrap())
+        .collect();
+    for result in results {
+        assert!(rules.contains(&result["ruleId"].as_str().unwrap()), "{result}");
+    }
+    // With nothing to say it is a whole document too.
+    let ran = project.run(&["check", ".claude/skills/good", "--format", "sarif"]);
+    let sarif: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, sarif["runs"][0]["results"].as_array().unwrap().len()), (0, 0));
 }

@@ -83,14 +83,23 @@ impl Project {
         ran(&self.surround(Command::new("setsid"), &all).output().unwrap())
     }
 
-    /// Runs it with `--json` and reads the one object that it prints.
-    pub(crate) fn json(&self, args: &[&str]) -> (i32, serde_json::Value) {
+    /// Runs it with `--json` and reads the objects that it prints, without a summary.
+    pub(crate) fn json_lines(&self, args: &[&str]) -> (i32, Vec<serde_json::Value>) {
         let mut all = args.to_vec();
         all.push("--json");
         let ran = self.run(&all);
-        let value = serde_json::from_str(&ran.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr));
-        (ran.code, value)
+        let read = |line| serde_json::from_str::<serde_json::Value>(line);
+        let values: Result<Vec<_>, _> = ran.stdout.lines().map(read).collect();
+        let mut values = values.unwrap_or_else(|error| panic!("{error}: {}{}", ran.stdout, ran.stderr));
+        values.retain(|value| value.get("summary").is_none());
+        (ran.code, values)
+    }
+
+    /// The same where it prints one object.
+    pub(crate) fn json(&self, args: &[&str]) -> (i32, serde_json::Value) {
+        let (code, mut values) = self.json_lines(args);
+        assert_eq!(values.len(), 1, "{args:?} prints one object: {values:?}");
+        (code, values.remove(0))
     }
 
     /// The records of a ledger, as JSON.
@@ -123,6 +132,7 @@ pub(crate) fn redacted(text: &str) -> String {
     let mut out = Vec::new();
     for line in text.trim_end().lines() {
         let line = line.replace(&binary_directory().display().to_string(), "…");
+
         let words: Vec<String> = line.split(' ').map(redacted_word).collect();
         let mut line = words.join(" ");
         for (before, after) in [("after ", " ms"), (" (", " bytes)")] {
@@ -135,8 +145,10 @@ pub(crate) fn redacted(text: &str) -> String {
 
 fn redacted_word(word: &str) -> String {
     let hex = |text: &str, len| text.len() == len && text.bytes().all(|b| b.is_ascii_hexdigit());
-    match word.strip_prefix("sha256:") {
-        Some(digest) if hex(digest, 64) => "sha256:…".to_owned(),
+    match word.split_once("sha256:") {
+        Some((before, rest)) if rest.len() >= 64 && hex(&rest[..64], 64) => {
+            format!("{before}sha256:…{}", &rest[64..])
+        }
         _ if word.len() == 36 && hex(&word.replace('-', ""), 32) => "…".to_owned(),
         _ => word.to_owned(),
     }

@@ -145,19 +145,20 @@ fn what_runs_programs_implies_the_whole_shell_at_tier_0() {
 #[test]
 fn a_coordinator_without_hands_hands_down_what_it_may_not_use() {
     let tree = undeclared_tree();
+    let held = "{use: [agent:*], delegate: [tool:read, tool:bash, tool:delegate, agent:tester]}";
     let root = holding(
-        "{use: [agent:*], delegate: [tool:read, tool:bash, tool:delegate, agent:tester]}",
+        held,
         &format!(
             "overlays: [{{definition: helper, digest: '{tree}', use: [tool:read, tool:delegate, agent:tester], delegate: [tool:read, tool:bash]}}]\n{ACCEPTED}"
         ),
     );
-    let coordinator = undeclared_in(root.clone()).hands(&["tool:read", "tool:bash"]);
+    let coordinator = undeclared_in(root).hands(&["tool:read", "tool:bash"]);
     assert_eq!(coordinator.uses(), ["agent:tester", "tool:delegate", "tool:read"]);
     assert_eq!(coordinator.delegates(), ["tool:bash", "tool:read"]);
     // The tester takes its bash from the coordinator's delegate, which the coordinator cannot use.
     let holder = depute::capability::Grant::from(&coordinator.granted());
     let below = |uses: depute::capability::Grant| {
-        root.clone().tools("Bash").with(|case| {
+        holding(held, ACCEPTED).tools("Bash").with(|case| {
             case.situation.facts.holder = uses;
             case.situation.facts.holder.uses.insert(id("agent:helper"));
         })
@@ -269,6 +270,18 @@ fn a_changed_file_voids_its_overlay_and_the_refusal_says_so() {
     let now =
         overlaid(&format!("{{definition: helper, digest: '{}', allow: [tool:read]}}", undeclared_tree()));
     assert_eq!(now.uses(), ["tool:read"]);
+    // What bounded a declared file does not fall away when the file changes.
+    let declared = |digest: Digest| {
+        let text = format!("overlays: [{{definition: helper, digest: '{digest}', allow: [tool:read]}}]\n");
+        holding("[tool:read, tool:grep, agent:*]", &text).tools("Read, Grep")
+    };
+    assert_eq!(declared(Case::new().tools("Read, Grep").tree()).uses(), ["tool:read"]);
+    let decision = declared(before).decide();
+    assert_eq!(outcome(&decision), "refused UNDECLARED_TOOLS");
+    assert_eq!(
+        decision.refusal().unwrap().message,
+        "`helper` declares tools, but the overlay that bounds it is void since the file has changed"
+    );
 }
 
 #[test]

@@ -1,0 +1,102 @@
+//! Adding overlays to a policy, with everything else in it as it was.
+
+use std::fmt::Write as _;
+
+use crate::diagnostic::Problem;
+use crate::yaml::{self, Node, Value};
+
+use super::{Overlay, Policy};
+
+/// The policy with these overlays put behind its own. Every other byte stays.
+///
+/// # Errors
+/// A [`Problem`] where it is no policy, or writes its overlays in a form that cannot be added to.
+pub fn with_overlays(source: &[u8], added: &[Overlay]) -> Result<Vec<u8>, Problem> {
+    let old = Policy::read(source)?;
+    let text = std::str::from_utf8(source).unwrap_or_default();
+    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let root = yaml::parse(text.get(start..).unwrap_or_default(), start)?;
+    let Value::Map(entries) = &root.value else { return Err(unwritable(&root)) };
+    let items: Vec<String> = added.iter().map(item).collect();
+    let written = match entries.iter().find(|entry| entry.key == "overlays") {
+        None => {
+            let gap = if text.ends_with('\n') { "" } else { "\n" };
+            Some(format!("{text}{gap}\noverlays:\n{}", lines(&items, "  - ")))
+        }
+        Some(entry) => inserted(text, &entry.value, &items),
+    };
+    let node = entries.iter().find(|entry| entry.key == "overlays").map_or(&root, |entry| &entry.value);
+    let written = written.ok_or_else(|| unwritable(node))?.into_bytes();
+    // Whatever form the file has: it must read back as what was meant.
+    let new = Policy::read(&written).map_err(|_| unwritable(node))?;
+    let mut meant = old.overlays;
+    meant.extend(added.iter().cloned());
+    if new.overlays == meant { Ok(written) } else { Err(unwritable(node)) }
+}
+
+fn unwritable(node: &Node) -> Problem {
+    Problem::new("overlays-form", node.span.clone(), "writes `overlays` in a form that cannot be added to")
+        .fix("write it as a list with one overlay a line")
+}
+
+/// The text with items at the end of a list.
+fn inserted(text: &str, node: &Node, items: &[String]) -> Option<String> {
+    let line_end = |at: usize| Some(at + text.get(at..)?.find('\n').unwrap_or(text.len() - at));
+    let Value::List(old) = &node.value else { return None };
+    match (old.first(), old.last()) {
+        (Some(first), Some(last)) if !text.get(node.span.start..)?.starts_with('[') => {
+            let line = text.get(..first.span.start)?.rfind('\n').map_or(0, |lf| lf + 1);
+            let lead = text.get(line..first.span.start)?;
+            // The end of a block is where the next one begins.
+            let end = line_end(last.span.start + text.get(last.span.clone())?.trim_end().len())?;
+            let (before, after) = text.split_at_checked(end)?;
+            Some(format!("{before}\n{}{}", lines(items, lead).trim_end_matches('\n'), after))
+        }
+        (Some(_), Some(_)) => {
+            let end = node.span.end.checked_sub(1)?;
+            let (before, after) = text.split_at_checked(end)?;
+            let comma = if before.trim_end().ends_with(',') { "" } else { ", " };
+            Some(format!("{before}{comma}{}{after}", items.join(", ")))
+        }
+        _ => {
+            let (before, empty) = text.split_at_checked(node.span.start)?;
+            let end = line_end(node.span.end)?;
+            let rest_of_line = text.get(node.span.end..end)?;
+            let after = empty.get(end - node.span.start..)?;
+            let lines = lines(items, "  - ");
+            Some(format!(
+                "{}{rest_of_line}\n{}{after}",
+                before.trim_end_matches(' '),
+                lines.trim_end_matches('\n')
+            ))
+        }
+    }
+}
+
+fn lines(items: &[String], lead: &str) -> String {
+    items.iter().fold(String::new(), |mut text, item| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{lead}{item}");
+        text
+    })
+}
+
+fn item(overlay: &Overlay) -> String {
+    let name = quoted(&overlay.definition.to_string());
+    let ids: Vec<String> = overlay.uses.texts().iter().map(|id| quoted(id)).collect();
+    format!("{{definition: {name}, digest: \"{}\", allow: [{}]}}", overlay.digest, ids.join(", "))
+}
+
+/// A name or id as YAML: quoted where it holds what YAML would read otherwise.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@".contains(c);
+    // `1.10` and `no` are names to their author, and a number and a boolean to YAML.
+    let is_text =
+        text.contains(':') || yaml::parse(text, 0).is_ok_and(|node| matches!(node.value, Value::Text(_)));
+    if text.chars().all(plain) && is_text && !text.ends_with(':') && !text.starts_with(['-', ':', '@']) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "''"))
+    }
+}
