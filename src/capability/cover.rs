@@ -1,6 +1,7 @@
 //! When one capability covers another, and when two of them touch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use super::id::{Capability, Kind, Reach};
 use super::name::ToolName;
@@ -37,10 +38,13 @@ impl Subsumption {
 
     /// The built-in table.
     #[must_use]
-    pub fn builtin() -> Self {
-        let parse = |name: &str| ToolName::parse(name).ok();
-        let subsumed = BASH_SUBSUMES.into_iter().filter_map(parse).collect();
-        Self { rows: parse("bash").map(|bash| (bash, subsumed)).into_iter().collect() }
+    pub fn builtin() -> &'static Self {
+        static TABLE: LazyLock<Subsumption> = LazyLock::new(|| {
+            let parse = |name: &str| ToolName::parse(name).ok();
+            let subsumed = BASH_SUBSUMES.into_iter().filter_map(parse).collect();
+            Subsumption { rows: parse("bash").map(|bash| (bash, subsumed)).into_iter().collect() }
+        });
+        &TABLE
     }
 
     /// This table with more rows, closed again.

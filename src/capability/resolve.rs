@@ -3,6 +3,7 @@
 //! `effective = requested, covered by what is held, inside the ceiling, minus gated`
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use super::cover::{Cover, Subsumption};
 use super::id::{Capability, IdError};
@@ -139,6 +140,8 @@ const UNIVERSAL: [&str; 2] = ["ext:pi-fabric/fabric_exec", "tool:fabric_exec"];
 
 /// The built-in ids that confer everything. Policy adds to them.
 #[must_use]
-pub fn builtin_universal() -> CapabilitySet {
-    UNIVERSAL.into_iter().filter_map(|id| id.parse().ok()).collect()
+pub fn builtin_universal() -> &'static CapabilitySet {
+    static SET: LazyLock<CapabilitySet> =
+        LazyLock::new(|| UNIVERSAL.into_iter().filter_map(|id| id.parse().ok()).collect());
+    &SET
 }

@@ -81,7 +81,7 @@ impl CapabilitySet {
     /// The texts, in order.
     #[must_use]
     pub fn texts(&self) -> Vec<String> {
-        self.iter().map(ToString::to_string).collect()
+        self.iter().map(|id| id.as_str().to_owned()).collect()
     }
 }
 

@@ -63,15 +63,16 @@ struct Answer {
 fn answer(input: &Input) -> Answer {
     let well_formed =
         |ids: &[AskedId]| -> CapabilitySet { ids.iter().filter_map(AskedId::id).cloned().collect() };
-    let table = if input.subsumption { Subsumption::builtin() } else { Subsumption::none() };
+    let none = Subsumption::none();
+    let table = if input.subsumption { Subsumption::builtin() } else { &none };
     let ceiling = input.ceiling.as_deref().map(well_formed);
     let bound = ceiling.as_ref().map_or(Bound::Unbounded, Bound::Ceiling);
     let (gates, approved) = (&input.gated, well_formed(&input.approved));
     let waits = |id: &Capability| {
-        let caught = gates.iter().any(|gate| id == gate || id.covers(gate, &table) == Cover::BySubsumption);
+        let caught = gates.iter().any(|gate| id == gate || id.covers(gate, table) == Cover::BySubsumption);
         caught && !approved.contains(id)
     };
-    let resolved = resolve(&input.requested, &well_formed(&input.parent_grant), bound, &table, waits);
+    let resolved = resolve(&input.requested, &well_formed(&input.parent_grant), bound, table, waits);
     let universal = builtin_universal();
     let mut denied: Vec<String> = resolved.denied.iter().map(ToString::to_string).collect();
     denied.sort();

@@ -208,7 +208,7 @@ fn subtract(
     let kept = declared.filtered(|id| !removed.iter().any(|gone| gone.names(id)));
     let table = Subsumption::builtin();
     for gone in removed {
-        if let Some(id) = kept.iter().find(|id| id.touches(gone, &table)) {
+        if let Some(id) = kept.iter().find(|id| id.touches(gone, table)) {
             return Err(Problem::new(
                 "unsupported-restriction",
                 entry.value.span.clone(),

@@ -9,6 +9,7 @@ mod overlays;
 mod own_tests;
 mod read;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use depute_ledger::Digest;
@@ -163,14 +164,20 @@ impl Policy {
 
     /// The subsumption table: the built-in rows and the policy's.
     #[must_use]
-    pub fn subsumption(&self) -> Subsumption {
-        Subsumption::builtin().with_rows(&self.subsumption_rows)
+    pub fn subsumption(&self) -> Cow<'_, Subsumption> {
+        match self.subsumption_rows.is_empty() {
+            true => Cow::Borrowed(Subsumption::builtin()),
+            false => Cow::Owned(Subsumption::builtin().with_rows(&self.subsumption_rows)),
+        }
     }
 
     /// The ids that confer everything: the built-in ones and the policy's.
     #[must_use]
-    pub fn universal(&self) -> CapabilitySet {
-        builtin_universal().union(&self.universal_added)
+    pub fn universal(&self) -> Cow<'_, CapabilitySet> {
+        match self.universal_added.is_empty() {
+            true => Cow::Borrowed(builtin_universal()),
+            false => Cow::Owned(builtin_universal().union(&self.universal_added)),
+        }
     }
 
     /// The overlay for a definition as it is now.

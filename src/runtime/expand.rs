@@ -93,15 +93,15 @@ impl Profile {
         let mut names: Vec<&str> = tools.iter().map(|(native, _)| *native).collect();
         names.dedup();
         let names = names.join(",");
-        let prepared = paths.prepared();
+        let [body, config, home, tmp] = ["body.md", "config", "home", "tmp"].map(|name| paths.below(name));
         let fill = |template: &str, id: &str| {
             let values = [
                 ("{tools}", names.as_str()),
                 ("{id}", id),
-                ("{body}", prepared.body_file.as_str()),
-                ("{config}", &paths.below("config")),
-                ("{home}", &paths.below("home")),
-                ("{tmp}", &paths.below("tmp")),
+                ("{body}", body.as_str()),
+                ("{config}", config.as_str()),
+                ("{home}", home.as_str()),
+                ("{tmp}", tmp.as_str()),
                 ("{workspace}", paths.workspace.as_str()),
                 ("{provider}", provider),
                 ("{model}", model),
@@ -135,9 +135,9 @@ impl Profile {
             (NODE_VARIABLE, "1".to_owned()),
             ("LANG", "C.UTF-8".to_owned()),
             ("TERM", "dumb".to_owned()),
-            ("HOME", paths.below("home")),
-            ("TMPDIR", paths.below("tmp")),
-            ("XDG_CONFIG_HOME", paths.below("config")),
+            ("HOME", home.clone()),
+            ("TMPDIR", tmp.clone()),
+            ("XDG_CONFIG_HOME", config.clone()),
             ("PYTHONDONTWRITEBYTECODE", "1".to_owned()),
         ] {
             env.insert(name.to_owned(), EnvValue::Set(value));

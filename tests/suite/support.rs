@@ -69,7 +69,7 @@ pub(crate) fn name(text: &str) -> DefinitionName {
 }
 
 pub(crate) fn builtin() -> Subsumption {
-    Subsumption::builtin()
+    Subsumption::builtin().clone()
 }
 
 pub(crate) fn policy(text: &str) -> Policy {

@@ -96,6 +96,6 @@ fn overlay(path: &Path, suggested: Suggested, judge: &Judge) -> Option<Overlay> 
             .collect(),
     };
     let table = Subsumption::builtin();
-    let uses = uses.filtered(|id| !definition.removed().iter().any(|gone| id.touches(gone, &table)));
+    let uses = uses.filtered(|id| !definition.removed().iter().any(|gone| id.touches(gone, table)));
     Some(Overlay { definition: definition.name().clone(), digest, uses, delegate: DelegateCeiling::Unstated })
 }

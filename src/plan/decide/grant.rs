@@ -150,12 +150,12 @@ impl<'a> Judge<'a> {
 
     pub(super) fn nothing_is_universal(&self) -> Check {
         let universal = self.policy.universal();
-        let granted = self.considered.effective.union(&self.considered.delegate);
+        let mut granted = self.considered.effective.iter().chain(&self.considered.delegate);
         let confers = |id: &Capability| {
             universal.contains(&id.unscoped())
                 || universal.iter().any(|all| id.covers(all, &self.table) != Cover::No)
         };
-        match granted.iter().find(|id| confers(id)) {
+        match granted.find(|id| confers(id)) {
             None => Ok(()),
             Some(id) => refuse(
                 Refusal::new(

@@ -8,6 +8,8 @@ mod launch;
 mod limits;
 mod words;
 
+use std::borrow::Cow;
+
 use crate::capability::{AskedId, Capability, CapabilitySet, Subsumption};
 use crate::policy::{DelegateCeiling, Policy};
 
@@ -78,7 +80,7 @@ struct Judge<'a> {
     policy: &'a Policy,
     request: &'a Request,
     situation: &'a Situation,
-    table: Subsumption,
+    table: Cow<'a, Subsumption>,
     considered: Considered,
 }
 
@@ -116,7 +118,7 @@ impl<'a> Judge<'a> {
             paths,
             body: definition.map(|definition| definition.body().to_vec()).unwrap_or_default(),
             budget,
-            considered: self.considered.clone(),
+            considered: std::mem::take(&mut self.considered),
         })))
     }
 }
