@@ -4,11 +4,12 @@
 #![expect(clippy::disallowed_methods, reason = "discovery reads directories")]
 
 mod beneath;
+mod index;
 pub mod trust;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use depute_ledger::Digest;
 
@@ -21,6 +22,8 @@ use crate::plan::{DefinitionFact, DefinitionRef, Origin, Which};
 use crate::policy::Policy;
 
 pub use beneath::{ReadError, Root, read_regular};
+
+use index::{Names, Places};
 
 /// A file that would be a definition, not yet read.
 #[derive(Clone, Debug)]
@@ -72,6 +75,10 @@ pub struct Catalog {
     roots: Vec<(PathBuf, Option<String>)>,
     /// What was passed over, and why.
     pub skipped: Vec<String>,
+    /// Each made when it is first asked for, when nothing is added any more.
+    names: OnceLock<Names>,
+    called: OnceLock<Places>,
+    real: OnceLock<Places>,
 }
 
 /// What a name leads to.
@@ -215,9 +222,7 @@ impl Catalog {
     #[must_use]
     pub fn find(&self, reference: &DefinitionRef, trusted: bool) -> Found {
         let named: Vec<&Candidate> = self
-            .candidates
-            .iter()
-            .filter(|c| c.name == reference.name)
+            .named(&reference.name)
             .filter(|c| match &reference.which {
                 Which::Nearest => true,
                 Which::From(origin) => c.origin == *origin,
@@ -250,15 +255,31 @@ impl Catalog {
         Found { shadowed, ..found }
     }
 
+    /// The candidates of a name, nearest authority first.
+    fn named(&self, name: &DefinitionName) -> impl Iterator<Item = &Candidate> {
+        let names = self.names.get_or_init(|| index::names(&self.candidates));
+        names.get(name).into_iter().flatten().filter_map(|at| self.candidates.get(*at))
+    }
+
+    fn called(&self) -> &Places {
+        self.called.get_or_init(|| Places::of(self, Some))
+    }
+
+    /// By real paths. To ask for those costs several calls a path, so it waits until one is needed.
+    fn real(&self) -> &Places {
+        self.real.get_or_init(|| Places::of(self, |path| path.canonicalize().ok()))
+    }
+
     /// The candidate at a path, where one of the roots has it: the one that is called so before one
     /// that a link makes the same.
     #[must_use]
     pub fn at(&self, path: &Path) -> Option<&Candidate> {
         let as_called = std::path::absolute(path).ok()?;
-        self.candidates.iter().find(|c| c.path() == as_called).or_else(|| {
+        let at = self.called().candidate(&as_called).or_else(|| {
             let real = path.canonicalize().ok()?;
-            self.candidates.iter().find(|c| c.path().canonicalize().is_ok_and(|other| other == real))
-        })
+            self.real().candidate(&real)
+        })?;
+        self.candidates.get(at)
     }
 
     /// Why a path below one of the roots is no definition in force, in words that follow the path.
@@ -269,14 +290,11 @@ impl Catalog {
             return None;
         }
         let as_called = std::path::absolute(path).ok()?;
-        let real = path.canonicalize().ok();
-        let holds = |root: &Path| {
-            as_called.starts_with(root)
-                || real
-                    .as_ref()
-                    .is_some_and(|real| root.canonicalize().is_ok_and(|root| real.starts_with(root)))
-        };
-        let (root, why) = self.roots.iter().find(|(root, _)| holds(root))?;
+        let at = self.called().root_above(&as_called).or_else(|| {
+            let real = path.canonicalize().ok()?;
+            self.real().root_above(&real)
+        })?;
+        let (root, why) = self.roots.get(at)?;
         let root = printable(&root.display().to_string());
         Some(match why {
             Some(why) => format!("is below {root}, which {why}"),
