@@ -12,23 +12,29 @@
 
 mod suite {
     mod algebra;
+    mod architecture;
+    mod ceilings;
     mod checking;
     mod conformance;
     mod corpus;
     mod discovery;
     mod evidence;
     mod frontmatter;
+    mod gates;
+    mod launches;
     mod mending;
+    mod order_of_checks;
     mod overlays;
     mod pack;
     mod policy;
     mod profiles;
     mod project;
     mod readme;
-    mod refusals;
+    mod refused_grants;
     mod refused_input;
+    mod refused_requests;
+    mod rights;
     mod running;
-    mod semantics;
     mod support;
 }
 

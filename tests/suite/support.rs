@@ -119,6 +119,21 @@ pub(crate) fn digest(of: &str) -> Digest {
     Digest::of(of.as_bytes())
 }
 
+/// Accepts every tool by name, so that tests about other checks can use a shell.
+pub(crate) const ACCEPTED: &str = "\
+accept:
+  - {id: tool:bash, as: advisory, why: a test}
+  - {id: 'tool:bash(git:*)', as: advisory, why: a test}
+  - {id: tool:read, as: advisory, why: a test}
+  - {id: tool:write, as: advisory, why: a test}
+  - {id: 'tool:write(docs/**)', as: advisory, why: a test}
+";
+
+/// A root that holds this grant; `more` is the rest of its policy.
+pub(crate) fn holding(grant: &str, more: &str) -> Case {
+    Case::new().policy(&format!("version: 1\ngrant: {grant}\n{more}"))
+}
+
 /// One decision about to be made. [`Case::new`] is the smallest one that is granted.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
@@ -161,6 +176,11 @@ impl Case {
         Self { policy, request, situation }.tools("Read, Grep")
     }
 
+    /// The same where `grep` waits for a yes.
+    pub(crate) fn waiting() -> Self {
+        holding("[tool:read, tool:grep, agent:*]", "gates: [tool:grep]\n")
+    }
+
     /// Other policy; the root holds what it grants.
     pub(crate) fn policy(mut self, text: &str) -> Self {
         self.policy = policy(text);
@@ -193,6 +213,33 @@ impl Case {
     /// An agent file with this `tools`.
     pub(crate) fn tools(self, tools: &str) -> Self {
         self.file(&format!("tools: {tools}"))
+    }
+
+    /// An agent file that declares no tools.
+    pub(crate) fn undeclared(self) -> Self {
+        self.file("color: red")
+    }
+
+    /// A file that is there and cannot be read.
+    pub(crate) fn unreadable(self) -> Self {
+        self.with(|case| {
+            case.situation.facts.definition = DefinitionFact::Unreadable {
+                origin: Origin::User,
+                trusted: true,
+                message: "helper.md:4:1: `tools` is written twice".into(),
+                fix: Some("keep one of the two".into()),
+            };
+            case.situation.definition = None;
+        })
+    }
+
+    /// The same file, but from a workspace.
+    pub(crate) fn in_workspace(self, trust: bool) -> Self {
+        self.with(|case| {
+            if let DefinitionFact::Read { origin, trusted, .. } = &mut case.situation.facts.definition {
+                (*origin, *trusted) = (Origin::Workspace, trust);
+            }
+        })
     }
 
     /// The tree digest of the definition as it is.

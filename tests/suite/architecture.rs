@@ -1,0 +1,213 @@
+//! The tree keeps its shape: files stay short, arrows go one way, and the core has no effects.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::support::manifest_dir;
+
+/// No file of the project may be longer, in lines.
+const LONGEST: usize = 700;
+
+/// Each module, and the modules that it may name. What has effects comes after the rule.
+const ARROWS: [(&str, &[&str]); 15] = [
+    ("capability", &["nearest"]),
+    ("definition", &["capability", "diagnostic", "yaml"]),
+    ("policy", &["capability", "diagnostic", "runtime", "yaml"]),
+    ("runtime", &["capability", "diagnostic", "yaml"]),
+    ("plan", &["capability", "definition", "diagnostic", "exit", "nearest", "policy", "runtime"]),
+    ("yaml", &["diagnostic", "nearest"]),
+    ("diagnostic", &["capability"]),
+    ("nearest", &[]),
+    ("exit", &[]),
+    // ---
+    ("host", &["runtime"]),
+    ("durable", &["host"]),
+    ("discover", &["capability", "definition", "diagnostic", "durable", "host", "nearest", "plan", "policy"]),
+    (
+        "broker",
+        &[
+            "capability",
+            "definition",
+            "diagnostic",
+            "discover",
+            "durable",
+            "exit",
+            "host",
+            "nearest",
+            "plan",
+            "policy",
+            "runtime",
+        ],
+    ),
+    ("scripted", &["capability", "diagnostic", "exit"]),
+    (
+        "cli",
+        &[
+            "broker",
+            "capability",
+            "definition",
+            "diagnostic",
+            "discover",
+            "durable",
+            "exit",
+            "host",
+            "nearest",
+            "plan",
+            "policy",
+            "runtime",
+            "scripted",
+            "yaml",
+        ],
+    ),
+];
+
+/// How many rows of the table have no effects.
+const PURE: usize = 9;
+
+/// What reaches outside of the process, beyond the single functions that `clippy.toml` lists.
+const EFFECTS: [&str; 14] = [
+    "std::fs",
+    "std::env",
+    "std::io",
+    "std::net",
+    "std::os",
+    "std::thread",
+    "std::process::Command",
+    "Instant",
+    "SystemTime",
+    "tokio",
+    "nix::",
+    "tempfile",
+    "etcetera",
+    "jiff",
+];
+
+/// All `.rs` files of the project below a directory, by their path from its root.
+fn rust_files(below: &str) -> Vec<(String, String)> {
+    fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
+        let Ok(entries) = std::fs::read_dir(dir) else { return };
+        for entry in entries.map(Result::unwrap) {
+            let path = entry.path();
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            if entry.file_type().unwrap().is_dir() {
+                // What a build leaves behind is not of the project.
+                if !hidden && !path.join("CACHEDIR.TAG").exists() && !path.ends_with("tests/data") {
+                    walk(&path, files);
+                }
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    let root = manifest_dir();
+    walk(&root.join(below), &mut files);
+    files.sort();
+    let named = |path: PathBuf| {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
+        (name, std::fs::read_to_string(path).unwrap())
+    };
+    files.into_iter().map(named).collect()
+}
+
+/// The source of one module of the library: the file of its name, or all files of its directory.
+fn sources(module: &str) -> Vec<(String, String)> {
+    let mut files = rust_files(&format!("src/{module}"));
+    let own = format!("src/{module}.rs");
+    if let Ok(text) = std::fs::read_to_string(manifest_dir().join(&own)) {
+        files.push((own, text));
+    }
+    files
+}
+
+/// The code of a file, line by line, without its comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines().enumerate().filter_map(|(at, line)| {
+        let comment = line.trim_start().starts_with("//");
+        (!comment).then_some((at + 1, line))
+    })
+}
+
+/// The modules of this crate that a file names.
+fn named_modules(text: &str) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    for (_, line) in code(text) {
+        for (_, rest) in line.match_indices("crate::").map(|(at, path)| (at, &line[at + path.len()..])) {
+            let names: Vec<&str> = match rest.strip_prefix('{') {
+                Some(group) => group.split(',').map(str::trim).collect(),
+                None => vec![rest],
+            };
+            let end =
+                |name: &str| name.find(|c: char| !(c.is_ascii_lowercase() || c == '_')).unwrap_or(name.len());
+            found.extend(names.into_iter().map(|name| &name[..end(name)]).filter(|name| !name.is_empty()));
+        }
+    }
+    found
+}
+
+fn effects(text: &str) -> Vec<String> {
+    let effect = |line: &str| EFFECTS.into_iter().find(|effect| line.contains(effect));
+    let excused = |line: &str| line.contains("clippy::disallowed").then_some("clippy::disallowed");
+    code(text)
+        .filter_map(|(at, line)| Some(format!("line {at}: {}", effect(line).or_else(|| excused(line))?)))
+        .collect()
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let mut files = Vec::new();
+    for below in ["src", "ledger", "tests", "benches", "examples"] {
+        files.extend(rust_files(below));
+    }
+    assert!(files.len() > 100, "the walk finds the project: {}", files.len());
+    assert!(files.iter().any(|(path, _)| path == "tests/suite/architecture.rs"));
+    let long: Vec<String> = files
+        .iter()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|(_, lines)| *lines > LONGEST)
+        .map(|(path, lines)| format!("{path} has {lines} lines"))
+        .collect();
+    assert_eq!(long, Vec::<String>::new(), "split them by idea: at most {LONGEST} lines");
+}
+
+#[test]
+fn the_core_has_no_effects() {
+    // The search itself finds what it looks for, and reads no comments.
+    assert_eq!(effects("fn f() {\n    std::fs::read(x)\n}"), ["line 2: std::fs"]);
+    assert_eq!(effects("#![expect(clippy::disallowed_methods)]"), ["line 1: clippy::disallowed"]);
+    assert_eq!(effects("/// As `std::fs::read` does.\nuse std::fmt;"), Vec::<String>::new());
+    for (module, _) in &ARROWS[..PURE] {
+        let files = sources(module);
+        assert!(!files.is_empty(), "{module} is a module");
+        for (path, text) in files {
+            assert_eq!(effects(&text), Vec::<String>::new(), "{path} is of the core");
+        }
+    }
+    for (module, _) in &ARROWS[PURE..] {
+        assert!(sources(module).iter().any(|(_, text)| !effects(text).is_empty()), "{module} has effects");
+    }
+}
+
+#[test]
+fn arrows_go_one_way() {
+    assert_eq!(
+        named_modules("use crate::{plan, yaml::Map};\nlet x = crate::exit::Exit::Done; // crate"),
+        BTreeSet::from(["exit", "plan", "yaml"])
+    );
+    let lib = std::fs::read_to_string(manifest_dir().join("src/lib.rs")).unwrap();
+    let modules: BTreeSet<&str> =
+        lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    assert_eq!(modules, ARROWS.iter().map(|(module, _)| *module).collect(), "each module has its row");
+    for (module, may) in ARROWS {
+        for (path, text) in sources(module) {
+            let names: Vec<&str> = named_modules(&text)
+                .into_iter()
+                .filter(|name| *name != module && !may.contains(name))
+                .collect();
+            assert_eq!(names, Vec::<&str>::new(), "{path} may not name these");
+        }
+    }
+    for (path, text) in rust_files("ledger/src") {
+        assert!(!text.contains("depute::"), "{path}: the ledger knows nothing of the rest");
+    }
+}
