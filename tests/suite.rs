@@ -22,6 +22,7 @@ mod suite {
     mod frontmatter;
     mod gates;
     mod launches;
+    mod locked;
     mod mending;
     mod order_of_checks;
     mod overlays;

@@ -1,5 +1,6 @@
 //! Gathering what a decision rests on: the policy, the runtime's profile, the definition.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use depute_ledger::KeyedDigest;
@@ -52,30 +53,85 @@ pub struct Assembled {
     pub shadowed: Vec<PathBuf>,
 }
 
-/// The operator's policy file in force: the named one, else the one for this directory, else the
-/// user's. Nothing where the built-in policy is in force.
-#[must_use]
-pub fn policy_file(named: Option<&Path>, project: &Project) -> Option<PathBuf> {
-    let places = || [&project.policy, &project.user_policy].map(PathBuf::as_path);
-    named.or_else(|| places().into_iter().find(|path| path.symlink_metadata().is_ok())).map(Path::to_owned)
+/// The operator's policy files, the one in force last: the user's, the one for this directory, the
+/// named one. None where the built-in policy is in force.
+fn policy_files(named: Option<&Path>, project: &Project) -> Result<Vec<PathBuf>, Box<Diagnostic>> {
+    let mut files = Vec::new();
+    for path in [&project.user_policy, &project.policy] {
+        // The user's own policy may be named too, and is then no later one.
+        if is_there(path)? && named != Some(path) {
+            files.push(path.clone());
+        }
+    }
+    files.extend(named.map(Path::to_owned));
+    Ok(files)
+}
+
+/// The operator's policy file in force. Nothing where the built-in policy is.
+///
+/// # Errors
+/// A [`Diagnostic`] where it cannot be told whether one is there.
+pub fn policy_file(named: Option<&Path>, project: &Project) -> Result<Option<PathBuf>, Box<Diagnostic>> {
+    Ok(policy_files(named, project)?.pop())
 }
 
 /// The policy in force: the file that was named, else the operator's for this directory, else the
 /// user's, else the built-in one; narrowed by the workspace's own where there is one. Also says where
 /// it came from.
 ///
+/// The operator's own files are read also where another takes their place: what they lock, it may not
+/// widen.
+///
 /// # Errors
-/// A [`Diagnostic`] where a file cannot be read or is no policy. There is no falling through to the
-/// next one.
+/// A [`Diagnostic`] where a file cannot be read or is no policy, and where the policy in force widens
+/// what an earlier one locks. There is no falling through to the next one.
 pub fn load_policy(named: Option<&Path>, project: &Project) -> Result<(Policy, String), Box<Diagnostic>> {
-    let (source, shown) = match policy_file(named, project) {
-        Some(path) => (read_file(&path)?, path.display().to_string()),
-        None => (BUILTIN.as_bytes().to_vec(), "built-in".to_owned()),
+    let files = policy_files(named, project)?;
+    let Some((in_force, earlier)) = files.split_last() else {
+        let read = Policy::read(BUILTIN.as_bytes());
+        let policy = read.map_err(|p| Box::new(Diagnostic::new("built-in", BUILTIN.as_bytes(), p)))?;
+        return narrowed(policy, "built-in".to_owned(), project);
     };
-    let policy =
-        Policy::read(&source).map_err(|problem| Box::new(Diagnostic::new(&shown, &source, problem)))?;
+    let earlier = earlier.iter().map(|path| read_policy(path).map_err(|at| before(at, in_force)));
+    let earlier = earlier.collect::<Result<Vec<_>, _>>()?;
+    let policy = read_policy(in_force)?;
+    let shown = in_force.display().to_string();
+    for (policy_before, path) in earlier.iter().zip(&files) {
+        if let Some(widening) = policy.widening(policy_before) {
+            let lock = Problem::new("locked", widening.lock.clone(), "");
+            let lock = Diagnostic::new(&path.display().to_string(), &policy_before.source, lock).place();
+            return Err(Box::new(Diagnostic::new(&shown, &policy.source, widening.problem(&lock))));
+        }
+    }
+    narrowed(policy, shown, project)
+}
+
+/// The user's policy, where there is one.
+///
+/// # Errors
+/// A [`Diagnostic`] where it cannot be read or is no policy.
+pub fn user_policy(project: &Project) -> Result<Option<Policy>, Box<Diagnostic>> {
+    if is_there(&project.user_policy)? { read_policy(&project.user_policy).map(Some) } else { Ok(None) }
+}
+
+fn read_policy(path: &Path) -> Result<Policy, Box<Diagnostic>> {
+    let source = read_file(path)?;
+    Policy::read(&source)
+        .map_err(|problem| Box::new(Diagnostic::new(&path.display().to_string(), &source, problem)))
+}
+
+/// What is wrong with a file that another takes the place of, and yet has to be read.
+fn before(mut at: Box<Diagnostic>, in_force: &Path) -> Box<Diagnostic> {
+    let fix = at.problem.fix.take().unwrap_or_else(|| "correct it".to_owned());
+    let in_force = in_force.display();
+    at.problem.fix = Some(format!("{fix}; `{in_force}` does not go around it, since it may lock keys"));
+    at
+}
+
+/// The policy, narrowed by the workspace's own.
+fn narrowed(policy: Policy, shown: String, project: &Project) -> Result<(Policy, String), Box<Diagnostic>> {
     let narrowing = project.root.join(".depute/policy.yaml");
-    if narrowing.symlink_metadata().is_err() {
+    if !is_there(&narrowing)? {
         return Ok((policy, shown));
     }
     let source = read_file(&narrowing)?;
@@ -83,6 +139,20 @@ pub fn load_policy(named: Option<&Path>, project: &Project) -> Result<(Policy, S
     let by =
         Narrowing::read(&source).map_err(|problem| Box::new(Diagnostic::new(&place, &source, problem)))?;
     Ok((policy.narrowed(&by), format!("{shown}, narrowed by {place}")))
+}
+
+/// Whether anything is at a path. Where that cannot be told, nothing is assumed.
+fn is_there(path: &Path) -> Result<bool, Box<Diagnostic>> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(error) => {
+            let problem =
+                Problem::new("unreadable", 0..0, format!("cannot be looked at, so it may bind: {error}"))
+                    .fix("let this user look at it");
+            Err(Box::new(Diagnostic::new(&path.display().to_string(), b"", problem)))
+        }
+    }
 }
 
 /// The profile of a runtime, with the near names where there is none. A file beside the operator's
@@ -93,7 +163,7 @@ pub fn load_policy(named: Option<&Path>, project: &Project) -> Result<(Policy, S
 pub fn load_profile(name: &str, project: &Project) -> Result<Profile, Box<Diagnostic>> {
     let overriding = project.user_policy.with_file_name("runtimes").join(format!("{name}.yaml"));
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
-    let (shown, source) = if plain && overriding.symlink_metadata().is_ok() {
+    let (shown, source) = if plain && is_there(&overriding)? {
         (overriding.display().to_string(), read_file(&overriding)?)
     } else if let Some((_, source)) = PROFILES.iter().find(|(known, _)| *known == name) {
         (format!("built-in profile {name}"), source.as_bytes().to_vec())
@@ -119,7 +189,7 @@ pub fn load_profile(name: &str, project: &Project) -> Result<Profile, Box<Diagno
 fn read_file(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     read_regular(path, MAX_FILE).map_err(|error| {
         let problem = Problem::new("unreadable", 0..0, format!("cannot be read: {error}"))
-            .fix("name a file that is there, or leave `--policy` out");
+            .fix("let this user read it, or name one that is there");
         Box::new(Diagnostic::new(&path.display().to_string(), b"", problem))
     })
 }

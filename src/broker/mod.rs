@@ -16,7 +16,9 @@ mod inputs;
 mod record;
 mod session;
 
-pub use assemble::{Assembled, Place, assemble, load_policy, load_profile, policy_file, runtimes};
+pub use assemble::{
+    Assembled, Place, assemble, load_policy, load_profile, policy_file, runtimes, user_policy,
+};
 pub use enter::enter;
 pub use executor::{Ending, Outcome};
 pub use gate::Terminal;

@@ -7,6 +7,7 @@ use crate::broker::assemble;
 use crate::diagnostic::printable;
 use crate::exit::Exit;
 use crate::plan::{Decision, Digests, Request, Subject, decide};
+use crate::policy::duration_text;
 use crate::runtime::Tier;
 
 use super::output::{Output, Tone, words};
@@ -145,7 +146,7 @@ pub(super) fn human(
     if let Some(budget) = considered.budget {
         let text = format!(
             "{}, {} more agents in the tree, {} levels below it",
-            duration(budget.deadline_ms),
+            duration_text(budget.deadline_ms),
             budget.agents,
             budget.depth
         );
@@ -161,14 +162,4 @@ pub(super) fn human(
         out.say(&format!("note: it goes before {}", printable(&path.display().to_string())));
     }
     Ok(())
-}
-
-/// A time as it is written in a policy.
-fn duration(ms: u64) -> String {
-    match (ms % 3_600_000, ms % 60_000, ms % 1000) {
-        (0, ..) => format!("{}h", ms / 3_600_000),
-        (_, 0, _) => format!("{}m", ms / 60_000),
-        (.., 0) => format!("{}s", ms / 1000),
-        _ => format!("{ms}ms"),
-    }
 }

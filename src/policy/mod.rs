@@ -4,10 +4,13 @@
 
 #![forbid(unsafe_code)]
 
+mod key;
+mod locked;
 mod narrow;
 mod overlays;
 mod own_tests;
 mod read;
+mod write;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +22,13 @@ use crate::capability::{
 };
 use crate::runtime::Tier;
 
+pub use key::Key;
+pub use locked::Widening;
 pub use narrow::Narrowing;
-pub use overlays::{quoted, with_overlays};
+pub use overlays::with_overlays;
 pub use own_tests::{Expect, PolicyTest, TestOutcome};
-pub use read::parse_duration;
+pub use read::{duration_text, parse_duration};
+pub use write::quoted;
 
 /// The policy in force where there is none.
 pub const BUILTIN: &str = include_str!("../../policies/default.yaml");
@@ -58,6 +64,8 @@ pub struct Policy {
     pub subsumption_rows: BTreeMap<ToolName, BTreeSet<ToolName>>,
     /// Ids added to those that confer everything.
     pub universal_added: CapabilitySet,
+    /// Keys that a later policy may not widen.
+    pub locked: BTreeSet<Key>,
     /// Its own tests.
     pub tests: Vec<PolicyTest>,
     /// The bytes as read.

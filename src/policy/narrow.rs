@@ -1,12 +1,14 @@
 //! A policy that may only narrow another one: what a workspace may say about itself.
 //!
 //! It needs no trust, so nothing in it may widen. Keys that could (a runtime, rows that let one tool
-//! confer another) are refused; every other is combined by the stricter of the two.
+//! confer another) are refused; every other is combined by the stricter of the two. What that is for
+//! each key is [`Policy::meet`], which `locked` asks too: a later policy widens a key where the meet
+//! takes something from it.
 
 use crate::capability::CapabilitySet;
 use crate::diagnostic::Problem;
 
-use super::{DelegateCeiling, Limits, Overlay, Paths, Policy, Quota};
+use super::{DelegateCeiling, Key, Limits, Overlay, Paths, Policy, Quota};
 
 /// Keys that no narrowing policy may state.
 const WIDENING: [&str; 4] = ["runtime", "subsumption", "locked", "tests"];
@@ -45,35 +47,39 @@ impl Policy {
     /// This policy, narrowed by another.
     #[must_use]
     pub fn narrowed(&self, by: &Narrowing) -> Self {
-        let other = &by.policy;
         let mut policy = self.clone();
-        if by.states("grant") {
-            policy.grant = self.grant.meet(&other.grant, &self.subsumption());
+        for key in Key::ALL.into_iter().filter(|key| by.states(key.as_str())) {
+            policy.meet(key, &by.policy);
         }
-        policy.gates = self.gates.union(&other.gates);
-        policy.universal_added = self.universal_added.union(&other.universal_added);
-        policy.limits = lesser(&self.limits, &other.limits);
-        policy.tier = self.tier.max(other.tier);
-        if by.states("accept") {
-            policy.accept.retain(|accept| other.accept.iter().any(|kept| kept.id == accept.id));
-        }
-        if by.states("env") {
-            policy.env.retain(|name| other.env.contains(name));
-        }
-        if by.states("paths") {
-            policy.paths = both(&self.paths, &other.paths);
-        }
-        if by.states("roots") {
-            policy.roots.retain(|root| other.roots.contains(root));
-        }
-        if by.states("overlays") {
-            policy.overlays = self.overlays.iter().map(|overlay| within(overlay, &other.overlays)).collect();
-        }
-        if by.states("inline") {
-            policy.inline = self.inline && other.inline;
-        }
-        policy.narrowing = Some(other.source.clone());
+        policy.narrowing = Some(by.policy.source.clone());
         policy
+    }
+
+    /// Keeps of one key what both policies allow.
+    pub(super) fn meet(&mut self, key: Key, other: &Self) {
+        match key {
+            Key::Grant => self.grant = self.grant.meet(&other.grant, &self.subsumption()),
+            Key::Gates => self.gates = self.gates.union(&other.gates),
+            Key::Limits => self.limits = lesser(&self.limits, &other.limits),
+            Key::Tier => self.tier = self.tier.max(other.tier),
+            Key::Accept => {
+                self.accept.retain(|accept| other.accept.iter().any(|kept| kept.id == accept.id));
+            }
+            Key::Env => self.env.retain(|name| other.env.contains(name)),
+            Key::Paths => self.paths = both(&self.paths, &other.paths),
+            Key::Roots => self.roots.retain(|root| other.roots.contains(root)),
+            Key::Overlays => {
+                self.overlays =
+                    self.overlays.iter().map(|overlay| within(overlay, &other.overlays)).collect();
+            }
+            Key::Inline => self.inline = self.inline && other.inline,
+            Key::Subsumption => {
+                for (tool, row) in &other.subsumption_rows {
+                    self.subsumption_rows.entry(tool.clone()).or_default().extend(row.iter().cloned());
+                }
+            }
+            Key::Universal => self.universal_added = self.universal_added.union(&other.universal_added),
+        }
     }
 }
 

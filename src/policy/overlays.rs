@@ -17,7 +17,7 @@ pub fn with_overlays(source: &[u8], added: &[Overlay]) -> Result<Vec<u8>, Proble
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let root = yaml::parse(text.get(start..).unwrap_or_default(), start)?;
     let Value::Map(entries) = &root.value else { return Err(unwritable(&root)) };
-    let items: Vec<String> = added.iter().map(item).collect();
+    let items: Vec<String> = added.iter().map(Overlay::text).collect();
     let written = match entries.iter().find(|entry| entry.key == "overlays") {
         None => {
             let gap = if text.ends_with('\n') { "" } else { "\n" };
@@ -79,24 +79,4 @@ fn lines(items: &[String], lead: &str) -> String {
         let _ = writeln!(text, "{lead}{item}");
         text
     })
-}
-
-fn item(overlay: &Overlay) -> String {
-    let name = quoted(&overlay.definition.to_string());
-    let ids: Vec<String> = overlay.uses.texts().iter().map(|id| quoted(id)).collect();
-    format!("{{definition: {name}, digest: \"{}\", allow: [{}]}}", overlay.digest, ids.join(", "))
-}
-
-/// A name or id as YAML: quoted where it holds what YAML would read otherwise.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@".contains(c);
-    // `1.10` and `no` are names to their author, and a number and a boolean to YAML.
-    let is_text =
-        text.contains(':') || yaml::parse(text, 0).is_ok_and(|node| matches!(node.value, Value::Text(_)));
-    if text.chars().all(plain) && is_text && !text.ends_with(':') && !text.starts_with(['-', ':', '@']) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "''"))
-    }
 }

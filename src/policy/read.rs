@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::capability::{Capability, CapabilitySet, DefinitionName, Grant, IdError, ToolName, vocabulary};
 use crate::diagnostic::Problem;
+use crate::nearest::nearest;
 use crate::runtime::Tier;
 use crate::yaml::{self, Fields, Node, Value, boolean, list, text, whole};
 
 use super::own_tests::{Expect, PolicyTest};
-use super::{Accept, DelegateCeiling, Limits, Overlay, Paths, Policy, Quota};
+use super::{Accept, DelegateCeiling, Key, Limits, Overlay, Paths, Policy, Quota};
 
 /// The largest policy, in bytes.
 pub(super) const MAX_POLICY: usize = 256 * 1024;
@@ -79,20 +80,7 @@ impl Policy {
     }
 
     fn read_as(source: &[u8], written: Written) -> Result<Self, Problem> {
-        if source.len() > MAX_POLICY {
-            return Err(Problem::new(
-                "too-large",
-                0..0,
-                format!("is {} bytes; a policy has at most {MAX_POLICY}", source.len()),
-            ));
-        }
-        let content = std::str::from_utf8(source).map_err(|error| {
-            Problem::new("not-utf8", error.valid_up_to()..error.valid_up_to() + 1, "is not UTF-8 here")
-        })?;
-        let root = yaml::parse(
-            content.strip_prefix('\u{feff}').unwrap_or(content),
-            if content.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 },
-        )?;
+        let root = root(source)?;
         let mut fields = Fields::of(&root, "a policy")?;
         version(fields.required("version")?)?;
         let (default_runtime, default_model) =
@@ -124,20 +112,9 @@ impl Policy {
             universal_added: fields
                 .optional("universal")
                 .map_or(Ok(CapabilitySet::empty()), |node| ids(node, "`universal`", Wildcards::Refused))?,
-            tests: {
-                if let Some(node) = fields.optional("locked")
-                    && !list(node, "`locked`")?.is_empty()
-                {
-                    return Err(Problem::new(
-                        "not-supported",
-                        node.span.clone(),
-                        "`locked` cannot be honoured yet, so it is refused rather than ignored",
-                    )
-                    .fix("remove it"));
-                }
-                fields.optional("tests").map_or(Ok(Vec::new()), |node| each(node, "`tests`", test))?
-            },
-            lines: key_starts(&root).map(|(key, at)| (key, line(content, at))).collect(),
+            locked: fields.optional("locked").map_or(Ok(BTreeSet::new()), locked)?,
+            tests: fields.optional("tests").map_or(Ok(Vec::new()), |node| each(node, "`tests`", test))?,
+            lines: key_starts(&root).map(|(key, at)| (key, line(source, at))).collect(),
             key_starts: key_starts(&root).collect(),
             source: source.to_vec(),
             narrowing: None,
@@ -145,6 +122,24 @@ impl Policy {
         fields.finish()?;
         Ok(policy)
     }
+}
+
+/// The YAML of a policy.
+pub(super) fn root(source: &[u8]) -> Result<Node, Problem> {
+    if source.len() > MAX_POLICY {
+        return Err(Problem::new(
+            "too-large",
+            0..0,
+            format!("is {} bytes; a policy has at most {MAX_POLICY}", source.len()),
+        ));
+    }
+    let content = std::str::from_utf8(source).map_err(|error| {
+        Problem::new("not-utf8", error.valid_up_to()..error.valid_up_to() + 1, "is not UTF-8 here")
+    })?;
+    yaml::parse(
+        content.strip_prefix('\u{feff}').unwrap_or(content),
+        if content.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 },
+    )
 }
 
 /// Whether a policy stands for itself, or only narrows another.
@@ -182,8 +177,8 @@ fn key_starts(root: &Node) -> impl Iterator<Item = (String, usize)> {
     entries.iter().map(|entry| (entry.key.clone(), entry.key_span.start))
 }
 
-fn line(content: &str, at: usize) -> usize {
-    content.bytes().take(at).filter(|b| *b == b'\n').count() + 1
+fn line(source: &[u8], at: usize) -> usize {
+    source.iter().take(at).filter(|b| **b == b'\n').count() + 1
 }
 
 fn version(node: &Node) -> Result<(), Problem> {
@@ -311,6 +306,17 @@ pub fn parse_duration(text: &str) -> Option<u64> {
         _ => return None,
     };
     digits.parse::<u64>().ok()?.checked_mul(factor).filter(|ms| *ms < 1 << 50)
+}
+
+/// A time as it is written in a policy.
+#[must_use]
+pub fn duration_text(ms: u64) -> String {
+    match (ms % 3_600_000, ms % 60_000, ms % 1000) {
+        (0, ..) => format!("{}h", ms / 3_600_000),
+        (_, 0, _) => format!("{}m", ms / 60_000),
+        (.., 0) => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
+    }
 }
 
 fn micro_usd(node: &Node) -> Result<u64, Problem> {
@@ -477,6 +483,35 @@ fn subsumption(node: &Node) -> Result<BTreeMap<ToolName, BTreeSet<ToolName>>, Pr
             Ok((tool(&entry.key, &entry.key_span)?, row))
         })
         .collect()
+}
+
+/// Keys that allow nothing by themselves, each with the reason why a lock on it would bind nothing.
+const NOT_LOCKABLE: [(&str, &str); 4] = [
+    ("version", "it says how the file is read"),
+    ("runtime", "it is what a request gets that names none, and any request may name another"),
+    ("locked", "what is locked stays so for every later policy"),
+    ("tests", "they are examples and allow nothing"),
+];
+
+fn locked(node: &Node) -> Result<BTreeSet<Key>, Problem> {
+    let read = |item: &Node| {
+        let word = text(item, "a locked key")?;
+        if let Some(key) = Key::parse(word) {
+            return Ok(key);
+        }
+        let keys = Key::ALL.map(Key::as_str);
+        if let Some((_, why)) = NOT_LOCKABLE.iter().find(|(name, _)| *name == word) {
+            let message = format!("`{word}` cannot be locked: {why}");
+            return Err(Problem::new("not-lockable", item.span.clone(), message).fix("remove it"));
+        }
+        let problem =
+            Problem::new("unknown-key", item.span.clone(), format!("`{word}` is not a key of a policy"));
+        Err(match nearest(word, keys) {
+            Some(near) => problem.fix(format!("did you mean `{near}`?")),
+            None => problem.fix(format!("the keys that can be locked are {}", keys.join(", "))),
+        })
+    };
+    list(node, "`locked`")?.iter().map(read).collect()
 }
 
 fn test(node: &Node) -> Result<PolicyTest, Problem> {

@@ -12,7 +12,7 @@ const LONGEST: usize = 700;
 const ARROWS: [(&str, &[&str]); 15] = [
     ("capability", &["nearest"]),
     ("definition", &["capability", "diagnostic", "yaml"]),
-    ("policy", &["capability", "diagnostic", "runtime", "yaml"]),
+    ("policy", &["capability", "diagnostic", "nearest", "runtime", "yaml"]),
     ("runtime", &["capability", "diagnostic", "yaml"]),
     ("plan", &["capability", "definition", "diagnostic", "exit", "nearest", "policy", "runtime"]),
     ("yaml", &["diagnostic", "nearest"]),

@@ -70,8 +70,11 @@ fn ids(value: &Value) -> CapabilitySet {
 }
 
 fn resolve_row(input: &Value, expect: &Value, place: &str) -> Row {
-    let table =
-        if input["subsumption"] == Value::Bool(false) { Subsumption::none() } else { Subsumption::builtin().clone() };
+    let table = if input["subsumption"] == Value::Bool(false) {
+        Subsumption::none()
+    } else {
+        Subsumption::builtin().clone()
+    };
     let optional = |key: &str| input.get(key).map(ids).unwrap_or_default();
     let (gated, approved) = (optional("gated"), optional("approved"));
     let ceiling = input.get("ceiling").map(ids);

@@ -161,6 +161,8 @@ fn the_operators_policy_is_found_outside_and_a_broken_one_is_no_fall_through() {
     project.write("named.yaml", allow);
     let mut named = vec!["--policy", "named.yaml"];
     named.extend(plan);
+    assert_eq!(project.json(&named).0, 82, "what it locks cannot be told");
+    write(&here, "version: 1\ngrant: [tool:read, agent:*]\n");
     assert_eq!(project.json(&named).0, 0, "and the named one before all");
 }
 

@@ -31,7 +31,7 @@ fn overlays_are_put_behind_those_that_are_there() {
     let old = format!("{{definition: old, digest: \"{}\", allow: []}}", digest("old"));
     let show = |policy: &str| added(policy).replace(&digest("old").to_string(), "…");
     let items = "{definition: a, digest: \"…\", allow: [tool:read]}";
-    let other = "{definition: '1.10', digest: \"…\", allow: ['tool:bash(git log:*)']}";
+    let other = "{definition: '1.10', digest: \"…\", allow: [tool:bash(git log:*)]}";
     let kept = "{definition: old, digest: \"…\", allow: []}";
     assert_eq!(
         show("version: 1 # mine\ngrant: []"),

@@ -74,7 +74,11 @@ fn what_it_may_not_say_has_a_place() {
         read("overlays: [{definition: a, digest: abc, allow: []}]"),
         read(&format!("overlays: [{overlay}, {overlay}]")),
         read(&format!("overlays: [{{definition: a, digest: '{digest}', allow: [agent:*]}}]")),
-        read("locked: [gates]"),
+        read("locked: [gate]"),
+        read("locked: [gates, runtime]"),
+        read("locked: [locked]"),
+        read("locked: [colours]"),
+        read("locked: gates"),
         read("tests: [{name: x, request: {use: []}, expect: yes}]"),
         read("tests: [{name: x, request: {use: []}, expect: allowed}]"),
         read("grant: [tool:read]"),
@@ -109,13 +113,23 @@ fn what_it_may_not_say_has_a_place() {
     p.yaml:3:36: is no digest; copy it from `depute check`: `sha256:` and 64 hex digits
     p.yaml:3:132: `a` has two overlays for one digest; keep one of the two
     p.yaml:3:119: `agent:*` is a wildcard, and this list names single capabilities
-    p.yaml:3:9: `locked` cannot be honoured yet, so it is refused rather than ignored; remove it
+    p.yaml:3:10: `gate` is not a key of a policy; did you mean `gates`?
+    p.yaml:3:17: `runtime` cannot be locked: it is what a request gets that names none, and any request may name another; remove it
+    p.yaml:3:10: `locked` cannot be locked: what is locked stays so for every later policy; remove it
+    p.yaml:3:10: `colours` is not a key of a policy; the keys that can be locked are grant, gates, limits, tier, accept, env, paths, roots, overlays, inline, subsumption, universal
+    p.yaml:3:9: `locked` is a list, not text; write it as `[…]`
     p.yaml:3:47: `expect` is text, not a boolean; quote it
     p.yaml:3:47: `expect` is not `allowed`; write one of granted, held, refused
     p.yaml:3:1: `grant` is written twice; keep one of the two
     p.yaml:3:7: has an anchor; anchors are not read; remove the `&…`, or quote the text
     ");
-    assert_eq!(read("locked: []"), "fine");
+    for locked in [
+        "[]",
+        "[gates]",
+        "[grant, gates, limits, tier, accept, env, paths, roots, overlays, inline, subsumption, universal]",
+    ] {
+        assert_eq!(read(&format!("locked: {locked}")), "fine");
+    }
     assert_eq!(read(&format!("overlays: [{overlay}]")), "fine");
 }
 

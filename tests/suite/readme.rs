@@ -72,7 +72,7 @@ fn the_policy_in_it_is_a_policy() {
     assert_eq!(read.accept.len(), 1);
     // Every key that a policy may have is shown.
     let shown = policy.lines().filter(|line| !line.starts_with(' ') && line.contains(':')).count();
-    assert_eq!(shown, 15);
+    assert_eq!(shown, 16);
 }
 
 #[test]

@@ -52,6 +52,74 @@ exit: code
 cannot: {}
 ";
 
+/// Ids that relate to each other in every way there is.
+pub(crate) const POOL: [&str; 38] = [
+    "tool:*",
+    "tool:read",
+    "tool:read(docs/**)",
+    "tool:write",
+    "tool:write(**)",
+    "tool:write(docs/**)",
+    "tool:write(docs/api/**)",
+    "tool:write(docs/x.md)",
+    "tool:write(docs)",
+    "tool:write(*.md)",
+    "tool:write(src/**)",
+    "tool:grep",
+    "tool:bash",
+    "tool:bash(git:*)",
+    "tool:bash(git log:*)",
+    "tool:bash(git log)",
+    "tool:bash(gitk:*)",
+    "tool:bash(git log | sh)",
+    "tool:bash(npm test)",
+    "tool:web_fetch",
+    "tool:web_fetch(domain:example.com)",
+    "tool:web_fetch(domain:*.example.com)",
+    "tool:web_fetch(domain:a.example.com)",
+    "tool:web_fetch(domain:*.a.example.com)",
+    "tool:web_fetch(domain:badexample.com)",
+    "tool:delegate",
+    "tool:find",
+    "tool:find(docs/**)",
+    "mcp:gh/*",
+    "mcp:gh/get",
+    "mcp:gl/get",
+    "ext:@scope/pkg/run",
+    "skill:review",
+    "agent:*",
+    "agent:helper",
+    "agent:pkg:helper",
+    "workspace:*",
+    "workspace:feature/x",
+];
+
+/// A small generator of our own, so that 100,000 cases take seconds and every run sees the same.
+pub(crate) struct Seeded(u64);
+
+impl Seeded {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).unwrap()
+    }
+
+    pub(crate) fn some<'a>(&mut self, from: &[&'a str], most: usize) -> Vec<&'a str> {
+        let count = self.below(most + 1);
+        (0..count).map(|_| from[self.below(from.len())]).collect()
+    }
+}
+
 pub(crate) fn id(text: &str) -> Capability {
     text.parse().unwrap_or_else(|error| panic!("`{text}` {error}"))
 }

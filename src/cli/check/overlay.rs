@@ -38,7 +38,7 @@ pub(super) fn main(
     files: &[Found],
     out: &mut Output,
 ) -> Result<bool, Failure> {
-    let Some(place) = policy_file(global.policy.as_deref(), judge.project()) else {
+    let Some(place) = policy_file(global.policy.as_deref(), judge.project())? else {
         return Err(Failure::new(Exit::Usage, "NO_POLICY", "there is no policy of yours to write to")
             .fix("`depute init` writes one for this directory, or name one by `--policy`"));
     };
