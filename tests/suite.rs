@@ -22,6 +22,7 @@ mod suite {
     mod frontmatter;
     mod gates;
     mod launches;
+    mod leftovers;
     mod locked;
     mod mending;
     mod order_of_checks;

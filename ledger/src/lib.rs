@@ -70,6 +70,7 @@ mod durable;
 mod error;
 mod finding;
 mod head;
+mod key;
 mod layout;
 mod objects;
 mod open;

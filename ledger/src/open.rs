@@ -1,7 +1,7 @@
 //! Opening: make or check the directory, take the lock, verify, settle what a crash left.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,20 +12,19 @@ use crate::chain::{Chain, scan};
 use crate::clock::BootId;
 use crate::commit::{Batch, Committer, Files, Held, Stop, acquire};
 use crate::durable::{self, at};
-use crate::error::{OpenError, Poison, Unsafe};
+use crate::error::{OpenError, Poison};
 use crate::finding::{Code, Finding};
 use crate::head::{self, HeadFile, State};
+use crate::key::{self, Key};
 use crate::layout::Layout;
 use crate::objects::Objects;
 use crate::record::{Genesis, HashName, LINE_LIMIT, VERSION, version_of};
 use crate::writer::{OpenOptions, Who};
 
-const KEY_LEN: usize = 32;
-
 /// A ledger ready to append to.
 pub(crate) struct Opened {
     pub(crate) id: Uuid,
-    pub(crate) key: [u8; KEY_LEN],
+    pub(crate) key: Key,
     pub(crate) committer: Committer,
 }
 
@@ -52,7 +51,11 @@ pub(crate) fn open(dir: &Path, who: &Who, options: &OpenOptions) -> Result<Opene
         },
     };
     check_version(&segment, &layout)?;
-    let key = key(&layout, &held)?;
+    // Only the holder of the lock makes one.
+    let key = match key::read(&layout.key)? {
+        Some(key) => key,
+        None => key::make(&layout.key)?,
+    };
     Objects::new(&layout.dir).prepare()?;
     let files = Files { head: HeadFile::open(&layout.head)?, layout: layout.clone(), dir, lock, segment };
     let mut committer = Committer::new(files, chain, options.clone(), who.clone());
@@ -141,32 +144,4 @@ fn create(layout: &Layout, _held: &Held) -> Result<File, OpenError> {
     batch.add(writer, &[genesis.into()]).map_err(|error| at(path)(io::Error::other(error)))?;
     durable::publish(&Layout::tmp(path), path, &batch.bytes, 0o600).map_err(at(path))?;
     open_segment(layout)?.ok_or_else(|| at(path)(io::ErrorKind::NotFound.into()))
-}
-
-/// Reads the key of keyed digests, or makes one.
-///
-/// A key that was destroyed is replaced: destroying it is how the digests made with it are put
-/// beyond reach.
-fn key(layout: &Layout, _held: &Held) -> Result<[u8; KEY_LEN], OpenError> {
-    let path = &layout.key;
-    let mut key = [0; KEY_LEN];
-    match durable::open_read(path) {
-        Ok(file) => {
-            let metadata = durable::check_private_file(path, &file)?;
-            if metadata.len() != KEY_LEN as u64 {
-                return Err(OpenError::Unsafe {
-                    path: path.clone(),
-                    why: Unsafe::Size { found: metadata.len(), expected: KEY_LEN as u64 },
-                });
-            }
-            file.read_exact_at(&mut key, 0).map_err(at(path))?;
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let random = Path::new("/dev/urandom");
-            File::open(random).and_then(|mut file| file.read_exact(&mut key)).map_err(at(random))?;
-            durable::publish(&Layout::tmp(path), path, &key, 0o600).map_err(at(path))?;
-        }
-        Err(error) => return Err(at(path)(error)),
-    }
-    Ok(key)
 }

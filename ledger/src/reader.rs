@@ -8,11 +8,12 @@ use std::io::{self, BufReader, Read, Take};
 use std::path::{Path, PathBuf};
 
 use crate::chain::{Chain, Lines};
-use crate::digest::Digest;
+use crate::digest::{Digest, KeyedDigest};
 use crate::durable;
-use crate::error::Unsafe;
+use crate::error::{OpenError, Unsafe};
 use crate::finding::Finding;
 use crate::head::{self, State};
+use crate::key;
 use crate::layout::Layout;
 use crate::objects::{ObjectError, Objects};
 use crate::open::first_version;
@@ -126,6 +127,7 @@ pub struct Reader {
     lines: Lines<BufReader<Take<File>>>,
     chain: Chain,
     objects: Objects,
+    key: PathBuf,
     buffer: Vec<u8>,
     done: bool,
 }
@@ -144,6 +146,7 @@ impl Reader {
             lines,
             chain: Chain::new(),
             objects: Objects::new(dir),
+            key: Layout::new(dir).key,
             buffer: Vec::new(),
             done: false,
         })
@@ -156,6 +159,14 @@ impl Reader {
     /// See [`ObjectError`].
     pub fn get_object(&self, digest: Digest) -> Result<Vec<u8>, ObjectError> {
         self.objects.get(digest)
+    }
+
+    /// Digests text under the ledger's key, as its writers did. Nothing where the key was destroyed.
+    ///
+    /// # Errors
+    /// Where the key cannot be read, or others could have changed it.
+    pub fn keyed_digest(&self, bytes: &[u8]) -> Result<Option<KeyedDigest>, OpenError> {
+        Ok(key::read(&self.key)?.map(|key| KeyedDigest::of(&key, bytes)))
     }
 
     fn advance(&mut self) -> Result<Option<Line>, ReadError> {

@@ -17,6 +17,7 @@ use crate::runtime::EnvValue;
 
 use super::drive::{Driven, drive};
 use super::enter;
+use super::sessions::answer;
 
 /// How a child ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ pub(super) fn run(
     outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     private.remove();
     if !matches!(outcome.ending, Ending::NotLaunched(_)) {
-        let place = private.answer();
+        let place = answer(&private.path);
         outcome.output_file = durable::replace(&place, &outcome.output).ok().map(|()| place);
     }
     let line = exit_record(ledger, node, &outcome);
@@ -186,11 +187,6 @@ impl Private {
             builder.create(directory)?;
         }
         durable::write_new(Path::new(&plan.prepared().body_file), plan.body())
-    }
-
-    /// Beside the private directory: the child is told of no path above it.
-    fn answer(&self) -> PathBuf {
-        self.path.with_extension("answer")
     }
 
     /// Removes it. What cannot be removed is private and does no harm.

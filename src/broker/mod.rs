@@ -15,6 +15,7 @@ mod gate;
 mod inputs;
 mod record;
 mod session;
+mod sessions;
 
 pub use assemble::{
     Assembled, Place, assemble, load_policy, load_profile, policy_file, runtimes, user_policy,
@@ -24,3 +25,4 @@ pub use executor::{Ending, Outcome};
 pub use gate::Terminal;
 pub use inputs::{Inputs, catalog};
 pub use session::{Ended, Session, SessionError};
+pub use sessions::{Answer, Garbage, Waste, answers, collect};

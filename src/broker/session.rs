@@ -16,6 +16,7 @@ use super::executor::{self, Outcome};
 use super::gate::Terminal;
 use super::inputs::Inputs;
 use super::record::Line;
+use super::sessions::Home;
 
 /// Why a session could not go on. Nothing was started that is not on the ledger.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +57,7 @@ pub struct Session {
     policy: Policy,
     place: Place,
     id: Uuid,
-    directory: PathBuf,
+    home: Home,
 }
 
 /// A decision on the ledger. Only a granted one holds something that can be started.
@@ -75,12 +76,13 @@ impl Session {
     /// session wants a process of its own.
     ///
     /// # Errors
-    /// [`SessionError::Open`].
+    /// [`SessionError::Open`], and [`SessionError::Io`] where the session's directory cannot be made.
     pub fn open(ledger: &Path, sessions: &Path, policy: Policy, place: Place) -> Result<Self, SessionError> {
         host::harden()?;
         let ledger = Ledger::open(ledger, &host::who())?;
         let id = host::new_id();
-        Ok(Self { ledger, policy, place, id, directory: sessions.join(id.to_string()) })
+        let home = Home::make(sessions, id)?;
+        Ok(Self { ledger, policy, place, id, home })
     }
 
     /// Decides a request, records the decision, and runs what was granted. Where a gate waits and a
@@ -124,7 +126,7 @@ impl Session {
         node: Uuid,
         approvals: Vec<Approval>,
     ) -> Result<Decided, SessionError> {
-        let private = self.directory.join(node.to_string());
+        let private = self.home.path.join(node.to_string());
         let digest = Some(self.ledger.keyed_digest(task));
         let assembled =
             assemble(&self.policy, request, profile.clone(), &self.place, &private, digest, approvals)?;
@@ -220,6 +222,7 @@ impl Session {
     /// [`SessionError::Append`].
     pub fn close(self) -> Result<(), SessionError> {
         self.ledger.append(self.id, record::Close { reason: "session ended".to_owned() })?;
+        self.home.close();
         Ok(())
     }
 }

@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "the command line reads the files that it is given")]
 
+mod answer;
 mod check;
 mod demo;
 mod explain;
+mod gc;
 mod init;
 
 mod ledger;
@@ -84,6 +86,10 @@ enum Command {
     Trust(trust::TrustArgs),
     /// Explain a recorded decision: made again from what the ledger stored, with the rule and the fix
     Explain(explain::ExplainArgs),
+    /// Print the answer of a node, checked against the ledger
+    Output(answer::OutputArgs),
+    /// Remove old answers, and what sessions that died left behind
+    Gc(gc::GcArgs),
     /// Resolve sets of capabilities: JSON lines in, JSON lines out
     Resolve,
     /// Read a ledger
@@ -188,6 +194,8 @@ pub fn main() -> Exit {
         Command::Run(args) => run::main(&args, &cli.global, &mut out),
         Command::Trust(args) => trust::main(&args, &mut out),
         Command::Explain(args) => explain::main(&args, &cli.global, &mut out),
+        Command::Output(args) => answer::main(&args, &cli.global, &mut out),
+        Command::Gc(args) => gc::main(&args, &mut out),
         Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
         Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),
         Command::Enter { broker, report, program, argv } => {

@@ -91,6 +91,8 @@ fn its_json_keys_are_those_of_the_program() {
         shop.json(&["plan", "reviewer", "--task", "x", "--runtime", "scripted", "--trust-workspace"]);
     let (_, run) =
         shop.json(&["run", "reviewer", "--task", "say x", "--runtime", "scripted", "--trust-workspace"]);
+    let (_, output) = shop.json(&["output"]);
+    let (_, gc) = shop.json(&["gc"]);
     let (_, check) = shop.json(&["check", ".claude"]);
     let (_, init) = shop.json(&["init"]);
     let (_, list) = shop.json(&["list"]);
@@ -106,6 +108,8 @@ fn its_json_keys_are_those_of_the_program() {
         ("`list`", &list, vec![]),
         ("`trust`", &trust, vec![]),
         ("`explain`", &explain, vec![]),
+        ("`output`", &output, vec![]),
+        ("`gc`", &gc, vec![]),
         ("any", &error, vec![]),
     ] {
         let row = README.lines().find(|line| line.starts_with(&format!("| {command}"))).unwrap();
