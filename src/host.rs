@@ -134,6 +134,8 @@ pub struct Project {
     pub root: PathBuf,
     /// The user's home.
     pub home: PathBuf,
+    /// The user's configuration of all programs.
+    pub config: PathBuf,
     /// The operator's policy for this directory.
     pub policy: PathBuf,
     /// The operator's policy for every directory.
@@ -170,6 +172,7 @@ impl Project {
             state: state.join("projects").join(&key),
             trust: state.join("trust.json"),
             home: base.home_dir().to_owned(),
+            config: base.config_dir(),
             root,
         })
     }

@@ -36,6 +36,7 @@ mod suite {
     mod refused_input;
     mod refused_requests;
     mod rights;
+    mod roots;
     mod running;
     mod support;
 }

@@ -135,6 +135,7 @@ fn lay_out(scratch: &Path, workspace: &Path) -> Result<Place, Failure> {
     let project = Project {
         root: workspace.canonicalize()?,
         home: scratch.join("home"),
+        config: scratch.join("home/.config"),
         policy: state.join("policy.yaml"),
         user_policy: state.join("user.yaml"),
         trust: state.join("trust.json"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::broker::{Place, load_policy};
 use crate::diagnostic::printable;
-use crate::discover::{Candidate, Catalog, trust};
+use crate::discover::{Candidate, Catalog, Skipped, trust};
 use crate::exit::Exit;
 use crate::host::Project;
 use crate::plan::{DefinitionFact, DefinitionRef, Which, ceiling};
@@ -13,21 +13,39 @@ use crate::policy::Policy;
 use super::output::{Output, Tone, words};
 use super::{Failure, Global};
 
-/// One definition: the documented JSON object.
+/// One definition, or one path that was passed over, which has neither name nor kind: the documented
+/// JSON object.
 #[derive(serde::Serialize)]
 struct Row {
     v: u32,
-    name: String,
-    kind: &'static str,
-    origin: &'static str,
+    name: Option<String>,
+    kind: Option<&'static str>,
+    origin: Option<&'static str>,
     path: String,
     state: &'static str,
     ceiling: Option<Vec<String>>,
     message: Option<String>,
     /// What it is asked for by: its name, or a fuller one where another goes before it.
-    ask: String,
+    ask: Option<String>,
     /// Definitions that this one goes before.
     shadowed: Vec<String>,
+}
+
+impl From<&Skipped> for Row {
+    fn from(skipped: &Skipped) -> Self {
+        Self {
+            v: 1,
+            name: None,
+            kind: None,
+            origin: None,
+            path: skipped.path.display().to_string(),
+            state: "passed_over",
+            ceiling: None,
+            message: Some(skipped.why.clone()),
+            ask: None,
+            shadowed: Vec::new(),
+        }
+    }
 }
 
 pub(super) fn main(global: &Global, out: &mut Output) -> Result<Exit, Failure> {
@@ -46,11 +64,19 @@ pub(super) fn main(global: &Global, out: &mut Output) -> Result<Exit, Failure> {
             if out.json { out.json(&row)? } else { print(&row, out)? }
         }
     }
-    if !out.json {
-        for skipped in &catalog.skipped {
+    for skipped in &catalog.skipped {
+        if out.json {
+            out.json(&Row::from(skipped))?;
+        } else {
             out.line(&format!("passed over  {skipped}"))?;
         }
-        out.line(&format!("{} definitions under the policy {from}", catalog.candidates().len()))?;
+    }
+    if !out.json {
+        let count = match catalog.candidates().len() {
+            1 => "1 definition".to_owned(),
+            n => format!("{n} definitions"),
+        };
+        out.line(&format!("{count} under the policy {from}"))?;
     }
     Ok(Exit::Done)
 }
@@ -75,27 +101,25 @@ fn row(
         _ => ("refused", None, Some("it is gone".to_owned())),
     };
     let untrusted = matches!(found.fact, DefinitionFact::Read { trusted: false, .. });
-    let same_place = rivals.iter().filter(|other| other.place == candidate.place).count() > 1;
-    let same_origin = rivals.iter().take(at).any(|other| other.origin == candidate.origin);
-    let ask = match at {
-        _ if same_place || same_origin => path.clone(),
-        0 => candidate.name.to_string(),
-        _ => format!("{}@{}", candidate.name, candidate.origin.as_str()),
+    let reference = catalog.reference_to(candidate);
+    let ask = match reference.which {
+        Which::At(_) => path.clone(),
+        Which::Nearest | Which::From(_) => reference.to_string(),
     };
     Row {
         v: 1,
-        name: candidate.name.to_string(),
-        kind: candidate.kind.as_str(),
-        origin: candidate.origin.as_str(),
+        name: Some(candidate.name.to_string()),
+        kind: Some(candidate.kind.as_str()),
+        origin: Some(candidate.origin.as_str()),
         path,
         state: if state == "spawnable" && untrusted { "untrusted" } else { state },
         ceiling: allowed,
         message,
-        ask,
+        ask: Some(ask),
         shadowed: rivals
             .iter()
             .skip(at + 1)
-            .filter(|_| at == 0 && !same_place)
+            .filter(|_| reference.which == Which::Nearest)
             .map(|c| c.path().display().to_string())
             .collect(),
     }
@@ -109,7 +133,8 @@ fn print(row: &Row, out: &mut Output) -> Result<(), Failure> {
     };
     let state = out.paint(tone, &format!("{:<10}", row.state));
     let what = row.ceiling.as_ref().map_or_else(|| row.message.clone().unwrap_or_default(), |ids| words(ids));
-    out.line(&format!("{state} {:<9} {}  {}", row.origin, printable(&row.ask), printable(&what)))?;
+    let (origin, ask) = (row.origin.unwrap_or_default(), row.ask.as_deref().unwrap_or_default());
+    out.line(&format!("{state} {origin:<9} {}  {}", printable(ask), printable(&what)))?;
     for path in &row.shadowed {
         out.line(&format!("           goes before {}", printable(path)))?;
     }

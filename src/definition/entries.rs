@@ -42,12 +42,18 @@ pub fn declared_in(node: &Node, key: &str) -> Result<CapabilitySet, Problem> {
             }
         }
         Value::Bool(_) | Value::Number(_) | Value::Map(_) => {
+            // A mapping, as OpenCode has it, leaves on what it does not name.
+            let fix = if matches!(node.value, Value::Map(_)) {
+                format!("name each tool that is meant to be on: `{key}: Read, Grep`")
+            } else {
+                format!("write `{key}: Read, Grep`, or a list")
+            };
             return Err(Problem::new(
                 "wrong-type",
                 node.span.clone(),
                 format!("`{key}` is {}, not names of tools", node.type_name()),
             )
-            .fix(format!("write `{key}: Read, Grep`, or a list")));
+            .fix(fix));
         }
     }
     Ok(declared)

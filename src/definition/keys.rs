@@ -17,6 +17,11 @@ const SUBTRACTING: [&str; 5] =
 /// Folded keys that restrict in a form that is not read here, so the file is refused.
 const RESTRICTING: [&str; 4] = ["permission", "permissions", "deny", "sandbox"];
 
+/// Folded keys that restrict by being true, as Cursor's `readonly`, or switch an agent off, as those of
+/// OpenCode. Anything but `false` and nothing counts as true.
+const RESTRICTING_SWITCH: &str = "readonly";
+const OFF_SWITCHES: [&str; 2] = ["disable", "disabled"];
+
 /// Keys that add authority in some runtime. They confer nothing here, and are reported.
 const CONFERRING: [&str; 19] = [
     "permissionMode",
@@ -150,13 +155,26 @@ fn removed(entries: &[Entry], kind: DefinitionKind) -> Result<CapabilitySet, Pro
         let key = entry.key.as_str();
         if SUBTRACTING.contains(&key) {
             removed = removed.union(&declared_in(&entry.value, key)?);
-        } else if restricts(key) && entry.value.value != Value::Null {
+        } else if restricts(key) && entry.value.value != Value::Null
+            || fold(key) == RESTRICTING_SWITCH && !is_off(entry)
+        {
             return Err(unread_restriction(entry, kind));
+        } else if OFF_SWITCHES.contains(&fold(key).as_str()) && !is_off(entry) {
+            return Err(Problem::new(
+                "switched-off",
+                entry.key_span.clone(),
+                format!("is switched off by its own `{key}`"),
+            )
+            .fix(format!("remove `{key}`, if it is meant to be used")));
         } else if let Some(inner) = nested_restriction(&entry.value) {
             return Err(unread_restriction(inner, kind));
         }
     }
     Ok(removed)
+}
+
+fn is_off(switch: &Entry) -> bool {
+    matches!(switch.value.value, Value::Null | Value::Bool(false))
 }
 
 /// Whether a key restricts, or is near to one that does: a restriction that is not understood is

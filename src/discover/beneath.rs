@@ -86,6 +86,15 @@ impl Root {
         &self.path
     }
 
+    /// Which directory it is, however it was reached: its device and inode.
+    ///
+    /// # Errors
+    /// Where the system does not say.
+    pub fn identity(&self) -> io::Result<(u64, u64)> {
+        let stat = nix::sys::stat::fstat(self.fd.as_fd())?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
     fn open_beneath(&self, relative: &Path, flags: OFlag) -> Result<OwnedFd, ReadError> {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
