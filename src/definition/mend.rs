@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use crate::capability::{DefinitionName, ToolName, scope, vocabulary};
 use crate::diagnostic::Problem;
+use crate::yaml;
 
 use super::entries::is_entry;
 use super::{Ceiling, Definition, DefinitionKind};
@@ -163,6 +164,10 @@ impl<'t> Line<'t> {
         let open = |quote| value.strip_prefix(quote).is_some_and(|rest| !rest.trim_end().contains(quote));
         let nothing = value.trim_matches(['"', '\'', ' ']).is_empty();
         if !PROSE.contains(&key) || value.starts_with(['|', '>']) || open('"') || open('\'') || nothing {
+            return None;
+        }
+        // What is in quotes as it stands would gain others that are part of it, and again, and again.
+        if value.starts_with(['"', '\'']) && yaml::parse(value, 0).is_ok() {
             return None;
         }
         Some(Change { message: format!("quotes the value of `{key}`"), span, text: quoted(value) })

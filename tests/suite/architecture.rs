@@ -211,3 +211,20 @@ fn arrows_go_one_way() {
         assert!(!text.contains("depute::"), "{path}: the ledger knows nothing of the rest");
     }
 }
+
+#[test]
+fn every_fuzz_target_is_built_seeded_and_described() {
+    let read = |path: &str| std::fs::read_to_string(manifest_dir().join("tests/fuzz").join(path)).unwrap();
+    let (manifest, seed, readme) = (read("Cargo.toml"), read("seed"), read("README.md"));
+    let targets = rust_files("tests/fuzz/fuzz_targets");
+    assert!(!targets.is_empty());
+    for (path, _) in targets {
+        let name = path.rsplit('/').next().unwrap().strip_suffix(".rs").unwrap();
+        assert!(manifest.contains(&format!("name = \"{name}\"\n")), "{name} is not built");
+        assert!(
+            seed.contains(&format!("put {name}")) || seed.contains(&format!("put_lines {name} ")),
+            "{name} has no seeds"
+        );
+        assert!(readme.contains(&format!("| `{name}` |")), "{name} is not described");
+    }
+}

@@ -1,10 +1,8 @@
 //! The conformance vectors: an independent implementation has to agree with every row.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use depute::capability::{
-    AskedId, Bound, Capability, CapabilitySet, DefinitionName, Subsumption, builtin_universal, resolve,
-};
+use depute::capability::{DefinitionName, Question};
 use depute::definition::{Ceiling, Definition, DefinitionKind};
 use serde_json::Value;
 
@@ -65,46 +63,11 @@ fn strings(value: &Value) -> Vec<String> {
     value.as_array().unwrap().iter().map(|item| item.as_str().unwrap().to_owned()).collect()
 }
 
-fn ids(value: &Value) -> CapabilitySet {
-    strings(value).iter().filter_map(|text| text.parse().ok()).collect()
-}
-
+/// The row through the library, as `depute resolve` answers it.
 fn resolve_row(input: &Value, expect: &Value, place: &str) -> Row {
-    let table = if input["subsumption"] == Value::Bool(false) {
-        Subsumption::none()
-    } else {
-        Subsumption::builtin().clone()
-    };
-    let optional = |key: &str| input.get(key).map(ids).unwrap_or_default();
-    let (gated, approved) = (optional("gated"), optional("approved"));
-    let ceiling = input.get("ceiling").map(ids);
-    let asked: Vec<AskedId> = strings(&input["requested"]).iter().map(|text| AskedId::parse(text)).collect();
-    // The vectors' gate: on the list, or subsuming by the table alone something on it.
-    let subsumes = |id: &Capability, gate: &Capability| {
-        !id.is_wildcard() && id.covers(gate, &table) == depute::capability::Cover::BySubsumption
-    };
-    let waits =
-        |id: &Capability| !approved.contains(id) && gated.iter().any(|gate| gate == id || subsumes(id, gate));
-    let bound = ceiling.as_ref().map_or(Bound::Unbounded, Bound::Ceiling);
-    let result = resolve(&asked, &ids(&input["parentGrant"]), bound, &table, waits);
-    let universal = builtin_universal();
-    let found: [(&str, Vec<String>); 7] = [
-        ("effective", result.effective.texts()),
-        ("denied", sorted(result.denied.iter().map(ToString::to_string))),
-        ("clipped", result.clipped.texts()),
-        ("gated_blocked", result.gated.texts()),
-        ("universal", result.effective.filtered(|id| universal.contains(id)).texts()),
-        ("covered_by_subsumption", result.subsumed.texts()),
-        ("inheritable", result.effective.filtered(Capability::is_inheritable).texts()),
-    ];
-    for (key, found) in found {
-        assert_eq!(found, strings(&expect[key]), "`{key}` in {place}");
-    }
+    let question: Question = serde_json::from_value(input.clone()).unwrap();
+    assert_eq!(serde_json::to_value(question.answer()).unwrap(), *expect, "{place}");
     Row::Agrees
-}
-
-fn sorted(texts: impl Iterator<Item = String>) -> Vec<String> {
-    texts.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// What a value declares (nothing where undeclared), or the rule that it breaks.
