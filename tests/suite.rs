@@ -19,6 +19,7 @@ mod suite {
     mod corpus;
     mod discovery;
     mod evidence;
+    mod examples;
     mod frontmatter;
     mod gates;
     mod launches;
