@@ -43,6 +43,18 @@ body! {
     }
 }
 
+body! {
+    /// The first line of every segment but the first: what it goes on from.
+    Segment {
+        /// The id of this ledger.
+        log: Uuid,
+        /// The number of the first line of the segment before, which names its file.
+        previous: u64,
+        /// The length of the segment before in bytes.
+        size: u64,
+    }
+}
+
 word! {
     /// A hash algorithm.
     HashName {

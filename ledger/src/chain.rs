@@ -14,7 +14,8 @@ use crate::digest::Digest;
 use crate::durable::Range;
 use crate::finding::{Code, Finding};
 use crate::record::{
-    Body, Genesis, HashName, LINE_LIMIT, LineError, Record, Recovery, RecoveryReason, decode_line, printable,
+    Body, Genesis, HashName, LINE_LIMIT, LineError, Record, Recovery, RecoveryReason, Segment, decode_line,
+    printable,
 };
 
 /// The `prev` of the first line.
@@ -132,7 +133,7 @@ impl<R: BufRead> Lines<R> {
 pub struct TornLine {
     /// The number it occupies.
     pub seq: u64,
-    /// Where it starts, in bytes from the start of the segment.
+    /// Where it starts, in bytes from the start of its segment.
     pub offset: u64,
     /// Its length in bytes, without the line feed.
     pub len: u64,
@@ -181,6 +182,17 @@ pub(crate) struct Chain {
     /// The line before, which a `completed` record may speak of.
     last: Option<Whole>,
     log: Option<Uuid>,
+    /// The number of the first line of the segment.
+    segment: u64,
+    /// The segment before, where its lines were seen.
+    before: Option<Closed>,
+}
+
+/// A segment to which nothing is appended any more.
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    first: u64,
+    size: u64,
 }
 
 /// An accepted line. Only the rare `completed` records ask for its plain digest, so the bytes are
@@ -199,7 +211,46 @@ impl Chain {
             row: None,
             last: None,
             log: None,
+            segment: 0,
+            before: None,
         }
+    }
+
+    /// A chain that begins with a later segment, behind a line of this leaf hash.
+    pub(crate) fn resume(first: u64, leaf: Digest, log: Uuid) -> Self {
+        Self {
+            frontier: Frontier { seq: first, offset: 0, leaf },
+            log: Some(log),
+            segment: first,
+            ..Self::new()
+        }
+    }
+
+    /// The number of the first line of the segment.
+    pub(crate) const fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// Goes on to the segment whose first line has this number. What was not declared in the segment
+    /// before is damage.
+    pub(crate) fn turn(&mut self, first: u64) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        self.condemn(&mut findings);
+        let next = self.frontier.seq;
+        if first != next {
+            findings.push(
+                Finding::damage(Code::SegmentMissing, "segments do not follow one another").but(
+                    format_args!("a segment that begins with line {next}"),
+                    format_args!("line {first}"),
+                ),
+            );
+            self.frontier.seq = first;
+        }
+        self.before = Some(Closed { first: self.segment, size: self.frontier.offset });
+        self.segment = first;
+        self.frontier.offset = 0;
+        self.last = None;
+        findings
     }
 
     pub(crate) const fn frontier(&self) -> Frontier {
@@ -292,8 +343,8 @@ impl Chain {
         }
         self.condemn(&mut step.findings);
         self.frontier.seq = record.seq;
-        if let Some(finding) = self.check_content(&record) {
-            step.findings.push(finding.at(record.seq, raw.offset));
+        if let Some(finding) = self.check_content(&record, raw.offset) {
+            step.findings.push(finding.at(record.seq, raw.offset).in_segment(self.segment));
         }
         self.accept(line, record, step);
     }
@@ -311,8 +362,17 @@ impl Chain {
     }
 
     /// Checks what a record says about the ledger itself.
-    fn check_content(&self, record: &Record) -> Option<Finding> {
+    fn check_content(&self, record: &Record, offset: u64) -> Option<Finding> {
         match (&record.body, record.seq) {
+            (Body::Segment(segment), 1..) if offset == 0 => self.check_segment(segment),
+            (Body::Segment(_), _) => {
+                let message = "segment record is not on the first line of a further segment";
+                Some(Finding::damage(Code::SegmentInvalid, message))
+            }
+            (_, 1..) if offset == 0 => {
+                let message = "segment does not begin with a record of what it goes on from";
+                Some(Finding::damage(Code::SegmentInvalid, message))
+            }
             (Body::Genesis(genesis), 0) => {
                 let Genesis { log: _, hash: HashName::Sha256, line_limit, tool: _ } = **genesis;
                 (line_limit != LINE_LIMIT as u64).then(|| {
@@ -338,6 +398,21 @@ impl Chain {
                 _,
             ) => None,
         }
+    }
+
+    fn check_segment(&self, segment: &Segment) -> Option<Finding> {
+        let Segment { log, previous, size } = *segment;
+        let invalid =
+            |what: &str| Finding::damage(Code::SegmentInvalid, format!("segment record names {what}"));
+        if self.log.is_some_and(|own| own != log) {
+            return Some(invalid("another ledger"));
+        }
+        let before = self.before?;
+        if previous != before.first {
+            return Some(invalid("another segment before it").but(before.first, previous));
+        }
+        (size != before.size)
+            .then(|| invalid("another length of the segment before it").but(size, before.size))
     }
 
     fn completed(&self, recovery: &Recovery) -> bool {
@@ -385,7 +460,10 @@ impl Chain {
         }
         self.suspects.push(Suspect {
             torn,
-            findings: findings.into_iter().map(|finding| finding.at(seq, raw.offset)).collect(),
+            findings: findings
+                .into_iter()
+                .map(|finding| finding.at(seq, raw.offset).in_segment(self.segment))
+                .collect(),
             own_seq,
         });
         self.frontier.seq = seq.saturating_add(1);

@@ -6,7 +6,7 @@
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use uuid::Uuid;
 use crate::chain::{Chain, Frontier, RawLine, TornLine, leaf_hash, scan};
 use crate::clock::{BootId, Reading};
 use crate::digest::Digest;
-use crate::durable::Identity;
+use crate::durable::{self, Identity};
 use crate::error::{AppendError, Poison};
 use crate::finding::Finding;
 use crate::head::{Head, HeadFile, State};
 use crate::layout::Layout;
 use crate::record::{
-    Body, EncodeError, LINE_LIMIT, Recovery, RecoveryReason, Session, VERSION, Verdict, Wire,
+    Body, EncodeError, LINE_LIMIT, Recovery, RecoveryReason, Segment, Session, VERSION, Verdict, Wire,
 };
 use crate::writer::{Job, OpenOptions, Receipt, Who};
 
@@ -97,6 +97,8 @@ pub(crate) struct Files {
     pub(crate) dir: File,
     pub(crate) lock: Arc<File>,
     pub(crate) segment: File,
+    /// Where the segment is.
+    pub(crate) path: PathBuf,
     pub(crate) head: HeadFile,
 }
 
@@ -137,28 +139,50 @@ impl Committer {
 
     /// Commits jobs from the front, as many as fit one batch, and returns their results.
     pub(crate) fn commit(&mut self, jobs: &[Job]) -> Vec<Result<Vec<Receipt>, AppendError>> {
-        let stop = match self.poison.clone() {
-            Some(poison) => Stop::Poison(poison),
-            None => match self.try_commit(jobs) {
-                Ok(results) => return results,
-                Err(stop) => stop,
-            },
+        let committed = self.unless_poisoned(|committer| committer.try_commit(jobs));
+        committed.unwrap_or_else(|error| jobs.iter().map(|_| Err(error.clone())).collect())
+    }
+
+    /// Closes the newest segment and begins another one, where it holds records.
+    pub(crate) fn rotate(&mut self) -> Result<bool, AppendError> {
+        self.unless_poisoned(|committer| {
+            let held = committer.hold()?;
+            Ok(committer.holds_records() && committer.begin_segment(&held)?)
+        })
+    }
+
+    /// Does something that may be the last that this writer does.
+    fn unless_poisoned<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Stop>,
+    ) -> Result<T, AppendError> {
+        let worked = match self.poison.clone() {
+            Some(poison) => Err(Stop::Poison(poison)),
+            None => work(self),
         };
-        let error = match stop {
+        worked.map_err(|stop| match stop {
             Stop::Busy(waited) => AppendError::Busy { path: self.files.layout.lock.clone(), waited },
             Stop::Poison(poison) => {
                 self.poison = Some(poison.clone());
                 AppendError::Poisoned(poison)
             }
-        };
-        jobs.iter().map(|_| Err(error.clone())).collect()
+        })
     }
 
-    fn try_commit(&mut self, jobs: &[Job]) -> Result<Vec<Result<Vec<Receipt>, AppendError>>, Stop> {
+    /// Takes the lock, and takes into account what others did.
+    fn hold(&mut self) -> Result<Held, Stop> {
         let held = acquire(&self.files.lock, &self.files.layout.lock, self.options.lock_wait)?;
         self.check_lock()?;
         self.check_segment()?;
         self.settle(&held)?;
+        Ok(held)
+    }
+
+    fn try_commit(&mut self, jobs: &[Job]) -> Result<Vec<Result<Vec<Receipt>, AppendError>>, Stop> {
+        let held = self.hold()?;
+        if self.chain.frontier().offset >= self.options.segment_bytes && self.holds_records() {
+            self.begin_segment(&held)?;
+        }
 
         let mut batch = Batch {
             bytes: Vec::new(),
@@ -198,29 +222,44 @@ impl Committer {
         Ok(results)
     }
 
-    /// Reads what other writers appended, and declares what a crashed one left unfinished.
+    /// Reads what other writers appended, in the segment and in those that they began, and declares
+    /// what a crashed one left unfinished.
     ///
-    /// `_held` is the proof that nobody else appends meanwhile.
-    pub(crate) fn settle(&mut self, _held: &Held) -> Result<(), Poison> {
-        let path = &self.files.layout.segment;
+    /// `held` is the proof that nobody else appends meanwhile.
+    pub(crate) fn settle(&mut self, held: &Held) -> Result<(), Poison> {
+        loop {
+            let head = self.settle_segment(held)?;
+            if self.follow()? {
+                continue;
+            }
+            return match head {
+                State::Known(head) if head.segment > self.chain.segment() => Err(damaged(head.missing())),
+                State::Known(_) | State::Absent | State::Unreadable => Ok(()),
+            };
+        }
+    }
+
+    fn settle_segment(&mut self, _held: &Held) -> Result<State, Poison> {
+        let path = &self.files.path;
         let segment = &self.files.segment;
         let len = segment.metadata().map_err(io_at(path))?.len();
         let from = self.chain.frontier().offset;
         if len < from {
             return Err(Poison::Shrunk { from, to: len });
         }
-        let head = self.read_head()?;
+        let state = self.read_head()?;
         let untouched = len == from && self.chain.unsettled().is_none();
-        if let State::Known(head) = &head
+        if let State::Known(head) = &state
+            && head.segment == self.chain.segment()
             // What this writer made or read itself needs no second look, unless another writer
             // got further and its lines are gone.
             && (!untouched || head.size > len)
             && let Some(finding) = head.check(segment).map_err(io_at(path))?
         {
-            return Err(damaged(finding));
+            return Err(damaged(finding.in_segment(head.segment)));
         }
         if untouched {
-            return Ok(());
+            return Ok(state);
         }
         let mut line = Vec::new();
         let scanned = scan(&mut self.chain, segment, len, &mut line).map_err(io_at(path))?;
@@ -229,20 +268,81 @@ impl Committer {
         }
         let row = self.chain.unsettled();
         match (scanned.tail, row) {
-            (None, None) => Ok(()),
-            (tail, row) => self.recover(tail, &line, row, &head),
+            (None, None) => {}
+            (tail, row) => self.recover(tail, &line, row, &state)?,
         }
+        Ok(state)
+    }
+
+    /// Goes on to the segment behind this one, where somebody has begun it.
+    fn follow(&mut self) -> Result<bool, Poison> {
+        let first = self.chain.frontier().seq;
+        if first == self.chain.segment() {
+            // Nothing is in it, so nothing follows it.
+            return Ok(false);
+        }
+        let path = self.files.layout.segment(first);
+        let segment = match durable::open_append(&path) {
+            Ok(segment) => segment,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(io_at(&path)(error)),
+        };
+        durable::check_private_file(&path, &segment)
+            .map_err(|error| io_at(&path)(io::Error::other(error)))?;
+        if let Some(finding) = self.chain.turn(first).into_iter().next() {
+            return Err(damaged(finding));
+        }
+        self.files.segment = segment;
+        self.files.path = path;
+        Ok(true)
+    }
+
+    /// Whether the segment holds more than its first line.
+    fn holds_records(&self) -> bool {
+        self.chain.frontier().seq > self.chain.segment().saturating_add(1)
+    }
+
+    /// Closes the segment and begins another. Both happen at once: the moment when the file that goes
+    /// on from it has its name. Where there is no room for it, the old one goes on.
+    fn begin_segment(&mut self, _held: &Held) -> Result<bool, Poison> {
+        self.files.segment.sync_data().map_err(|error| Poison::Sync(Arc::new(error)))?;
+        self.remember();
+        let frontier = self.chain.frontier();
+        let log = self.chain.log().ok_or(Poison::Abandoned)?;
+        let body = Segment { log, previous: self.chain.segment(), size: frontier.offset };
+        let mut batch = Batch {
+            bytes: Vec::new(),
+            frontier: Frontier { offset: 0, ..frontier },
+            writer: self.writer,
+            boot: self.boot,
+        };
+        // A few hundred bytes of small numbers: it always fits.
+        batch.add(self.writer, &[body.into()]).map_err(|_| Poison::Abandoned)?;
+        let path = self.files.layout.segment(frontier.seq);
+        let published = durable::publish(&Layout::tmp(&path), &path, &batch.bytes, 0o600);
+        let closed = self.files.segment.try_clone();
+        match (published, self.follow()?) {
+            (Ok(()), true) => {}
+            (Err(_), false) => return Ok(false),
+            // It has its name, and may not keep it.
+            (Err(error), true) => return Err(io_at(&path)(error)),
+            (Ok(()), false) => return Err(Poison::Moved(path)),
+        }
+        self.chain.advance(batch.frontier);
+        self.remember();
+        // A reminder to people; nothing relies on it.
+        let _ = closed.and_then(|closed| durable::make_read_only(&closed));
+        Ok(true)
     }
 
     /// Holds `head`, which may know more than what was read so far, against the segment.
     pub(crate) fn check_head(&self) -> Result<(), Poison> {
         match self.read_head()? {
-            State::Absent | State::Unreadable => Ok(()),
-            State::Known(head) => {
-                let checked = head.check(&self.files.segment);
-                let finding = checked.map_err(io_at(&self.files.layout.segment))?;
-                finding.map_or(Ok(()), |finding| Err(damaged(finding)))
+            State::Known(head) if head.segment == self.chain.segment() => {
+                let finding = head.check(&self.files.segment).map_err(io_at(&self.files.path))?;
+                finding.map_or(Ok(()), |finding| Err(damaged(finding.in_segment(head.segment))))
             }
+            State::Known(_) | State::Absent | State::Unreadable => Ok(()),
         }
     }
 
@@ -327,7 +427,8 @@ impl Committer {
             }));
         }
         if !resumed {
-            let (Some(good), Some(row)) = (Head::at(before), self.chain.unsettled()) else {
+            let good = Head::at(self.chain.segment(), before);
+            let (Some(good), Some(row)) = (good, self.chain.unsettled()) else {
                 return Err(self.condemn());
             };
             let announce = self.files.head.announce(&good.before(row));
@@ -371,7 +472,7 @@ impl Committer {
 
     /// Whether the segment is still the one that the path names, and not shorter than it was.
     pub(crate) fn check_segment(&self) -> Result<(), Poison> {
-        let path = &self.files.layout.segment;
+        let path = &self.files.path;
         let metadata = self.files.segment.metadata().map_err(io_at(path))?;
         if metadata.nlink() == 0 || !Identity::of(&metadata).is_at(path) {
             return Err(Poison::Moved(path.clone()));
@@ -385,7 +486,7 @@ impl Committer {
 
     /// Notes in `head` how far the disk is good.
     fn remember(&self) {
-        if let Some(head) = Head::at(self.chain.frontier()) {
+        if let Some(head) = Head::at(self.chain.segment(), self.chain.frontier()) {
             // The lines are on disk whether or not this convenience could be brought up to date.
             let _ = self.files.head.advance(&head);
         }
@@ -421,6 +522,7 @@ impl Committer {
             Body::Spawn(_) => true,
             Body::Genesis(_)
             | Body::Session(_)
+            | Body::Segment(_)
             | Body::Approval(_)
             | Body::Spawned(_)
             | Body::Exit(_)

@@ -6,6 +6,7 @@
 //! flock(lock, LOCK_EX|LOCK_NB)             one writer at a time, across processes
 //! stat(lock) stat(seg) fstat(seg)          the paths still name the open files; nobody cut them
 //! flock(head) pread(head)                  no other writer got further than the file goes
+//! open(next seg) = ENOENT                  nobody has begun another segment
 //! statvfs(dir)                             room for what must be written later
 //! write(seg, "{…}\n{…}\n")                 O_APPEND, one call per batch
 //! flock(lock, LOCK_UN)                     others may append; they chain onto these lines
@@ -25,7 +26,7 @@
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -108,6 +109,11 @@ pub(crate) fn publish(tmp: &Path, path: &Path, bytes: &[u8], mode: u32) -> io::R
         return result;
     }
     sync_dir(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Takes the right to write from everybody.
+pub(crate) fn make_read_only(file: &File) -> io::Result<()> {
+    file.set_permissions(fs::Permissions::from_mode(0o400))
 }
 
 /// A range of a file as a stream, independent of the file's own position.

@@ -13,7 +13,9 @@ pub struct Finding {
     pub severity: Severity,
     /// The line it is about.
     pub seq: Option<u64>,
-    /// Where that line starts, in bytes from the start of the segment.
+    /// The segment it is in, by the number of its first line.
+    pub segment: Option<u64>,
+    /// Where that line starts, in bytes from the start of its segment.
     pub offset: Option<u64>,
     /// What to tell a person; safe to print.
     pub message: String,
@@ -58,6 +60,10 @@ pub enum Code {
     SeqBroken,
     /// A recovery record declares what is not so.
     RecoveryFalse,
+    /// A segment is missing, or one is there that does not follow.
+    SegmentMissing,
+    /// A segment does not begin with a record that says what it goes on from, or says what is not so.
+    SegmentInvalid,
     /// The segment ends before a line that was known to be on disk.
     Truncated,
     /// The line that was known to be on disk is another one now.
@@ -90,6 +96,7 @@ impl Finding {
             code,
             severity,
             seq: None,
+            segment: None,
             offset: None,
             message: message.into(),
             expected: None,
@@ -107,6 +114,12 @@ impl Finding {
         self
     }
 
+    /// Names the segment that the offset is in.
+    pub(crate) fn in_segment(mut self, segment: u64) -> Self {
+        self.segment = Some(segment);
+        self
+    }
+
     pub(crate) fn but(mut self, expected: impl fmt::Display, actual: impl fmt::Display) -> Self {
         self.expected = Some(expected.to_string());
         self.actual = Some(actual.to_string());
@@ -118,7 +131,12 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         match (self.seq, self.offset) {
-            (Some(seq), Some(offset)) => write!(f, " (line {seq}, byte {offset})")?,
+            (Some(seq), Some(offset)) => match self.segment {
+                Some(segment) if segment > 0 => {
+                    write!(f, " (line {seq}, byte {offset} of the segment that begins with line {segment})")?;
+                }
+                Some(_) | None => write!(f, " (line {seq}, byte {offset})")?,
+            },
             (Some(seq), None) => write!(f, " (line {seq})")?,
             (None, Some(offset)) => write!(f, " (byte {offset})")?,
             (None, None) => {}

@@ -29,7 +29,10 @@ const LEN: usize = 512;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Head {
     v: u64,
-    /// The length of the segment up to the end of line `seq`.
+    /// The number of the first line of the newest segment.
+    #[serde(default)]
+    pub(crate) segment: u64,
+    /// The length of that segment up to the end of line `seq`.
     pub(crate) size: u64,
     /// The newest line known to be on disk.
     pub(crate) seq: u64,
@@ -59,9 +62,10 @@ pub(crate) enum State {
 
 impl Head {
     /// `None` before the first line.
-    pub(crate) fn at(frontier: Frontier) -> Option<Self> {
+    pub(crate) fn at(segment: u64, frontier: Frontier) -> Option<Self> {
         Some(Self {
             v: VERSION,
+            segment,
             size: frontier.offset,
             seq: frontier.seq.checked_sub(1)?,
             leaf: frontier.leaf,
@@ -86,7 +90,21 @@ impl Head {
         })
     }
 
-    /// Holds the head against the segment, in constant time.
+    /// The finding that the segment it knows is not there.
+    pub(crate) fn missing(&self) -> Finding {
+        let mut finding =
+            Finding::damage(Code::SegmentMissing, "a segment that was known to be on disk is missing")
+                .but(format_args!("a segment that begins with line {}", self.segment), "none");
+        finding.seq = Some(self.seq);
+        finding
+    }
+
+    /// What a head would be that knows a whole segment.
+    pub(crate) fn closed(segment: u64, size: u64, next: u64, leaf: Digest) -> Option<Self> {
+        Self::at(segment, Frontier { seq: next, offset: size, leaf })
+    }
+
+    /// Holds the head against its segment, in constant time.
     pub(crate) fn check(&self, segment: &File) -> io::Result<Option<Finding>> {
         let len = segment.metadata()?.len();
         if len < self.size {
@@ -216,7 +234,7 @@ mod tests {
 
     fn head(seq: u64) -> Head {
         let leaf = Digest::of(&seq.to_le_bytes());
-        Head::at(Frontier { seq: seq + 1, offset: 100 * (seq + 1), leaf }).unwrap()
+        Head::at(0, Frontier { seq: seq + 1, offset: 100 * (seq + 1), leaf }).unwrap()
     }
 
     #[test]
@@ -251,7 +269,7 @@ mod tests {
     fn the_largest_head_fits() {
         let torn = TornLine { seq: u64::MAX, offset: u64::MAX, len: u64::MAX, sha256: Digest::of(b"") };
         let last = Frontier { seq: u64::MAX, offset: u64::MAX, leaf: Digest::of(b"") };
-        let largest = Head::at(last).unwrap().before(torn);
+        let largest = Head::at(u64::MAX, last).unwrap().before(torn);
         assert!(serde_json::to_vec(&largest).unwrap().len() < LEN);
     }
 }

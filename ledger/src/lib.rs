@@ -46,11 +46,13 @@
 //! |---|---|---|
 //! | [`record`] | the envelope, the bodies, the one encoding | do I/O |
 //! | `chain` | cuts lines, hashes them, judges their place | know files beyond a stream |
+//! | `layout` | the names in the directory | open anything |
 //! | `durable` | the file operations the promises rest on | retry a failed flush |
 //! | `head` | how far the disk is known to be good | be relied on for integrity |
+//! | `key` | the key of keyed digests | leave the process |
 //! | `objects` | the inputs of decisions, by digest | trust what a file says it is |
-//! | `open` | check, lock, verify, settle | repair |
-//! | `commit` | one batch, from the lock to the disk | wait for anything else |
+//! | `open` | check, lock, verify the newest segment, settle | repair, or read all segments |
+//! | `commit` | one batch, from the lock to the disk; closing a segment | wait for anything else |
 //! | `writer` | the handle, and the queue behind it | touch a file |
 //! | `reader`, `verify` | read and report | create or change anything |
 //!

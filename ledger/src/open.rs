@@ -1,24 +1,24 @@
 //! Opening: make or check the directory, take the lock, verify, settle what a crash left.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::chain::{Chain, scan};
+use crate::chain::{Chain, Lines, scan};
 use crate::clock::BootId;
 use crate::commit::{Batch, Committer, Files, Held, Stop, acquire};
-use crate::durable::{self, at};
+use crate::durable::{self, Range, at};
 use crate::error::{OpenError, Poison};
 use crate::finding::{Code, Finding};
-use crate::head::{self, HeadFile, State};
+use crate::head::{self, Head, HeadFile, State};
 use crate::key::{self, Key};
 use crate::layout::Layout;
 use crate::objects::Objects;
-use crate::record::{Genesis, HashName, LINE_LIMIT, VERSION, version_of};
+use crate::record::{Body, Genesis, HashName, LINE_LIMIT, Record, Segment, VERSION, decode_line, version_of};
 use crate::writer::{OpenOptions, Who};
 
 /// A ledger ready to append to.
@@ -38,26 +38,33 @@ pub(crate) fn open(dir: &Path, who: &Who, options: &OpenOptions) -> Result<Opene
 
     // The bulk of a large segment is read before others are kept waiting. Nothing is concluded from
     // it: whatever looks wrong is looked at again under the lock.
-    let early = match open_segment(&layout)? {
-        Some(segment) => scan_early(&segment).map(|chain| (segment, chain)),
-        None => None,
-    };
+    let early = newest(&layout).ok().flatten().and_then(|newest| {
+        let mut chain = newest.chain(&layout).ok()?;
+        let len = newest.file.metadata().ok()?.len();
+        let scanned = scan(&mut chain, &newest.file, len, &mut Vec::new()).ok()?;
+        scanned.finding.is_none().then_some((newest, chain))
+    });
     let held = acquire(&lock, &layout.lock, options.lock_wait).map_err(|stop| stopped(stop, &layout))?;
-    let (segment, chain) = match early {
+    let (newest, chain) = match early {
         Some(found) => found,
-        None => match open_segment(&layout)? {
-            Some(segment) => (segment, Chain::new()),
-            None => (create(&layout, &held)?, Chain::new()),
-        },
+        None => {
+            let newest = match newest(&layout)? {
+                Some(newest) => newest,
+                None => create(&layout, &held)?,
+            };
+            let chain = newest.chain(&layout)?;
+            (newest, chain)
+        }
     };
-    check_version(&segment, &layout)?;
     // Only the holder of the lock makes one.
     let key = match key::read(&layout.key)? {
         Some(key) => key,
         None => key::make(&layout.key)?,
     };
     Objects::new(&layout.dir).prepare()?;
-    let files = Files { head: HeadFile::open(&layout.head)?, layout: layout.clone(), dir, lock, segment };
+    let Newest { file: segment, path, .. } = newest;
+    let files =
+        Files { head: HeadFile::open(&layout.head)?, layout: layout.clone(), dir, lock, segment, path };
     let mut committer = Committer::new(files, chain, options.clone(), who.clone());
     let settled = committer
         .check_lock()
@@ -91,29 +98,69 @@ fn stopped(stop: Stop, layout: &Layout) -> OpenError {
     }
 }
 
-fn open_segment(layout: &Layout) -> Result<Option<File>, OpenError> {
-    let path = &layout.segment;
-    match durable::open_append(path) {
-        Ok(segment) => {
-            durable::check_private_file(path, &segment)?;
-            Ok(Some(segment))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(at(path)(error)),
+/// The segment that is appended to.
+struct Newest {
+    /// The number of its first line.
+    first: u64,
+    path: PathBuf,
+    file: File,
+}
+
+fn newest(layout: &Layout) -> Result<Option<Newest>, OpenError> {
+    let Some(first) = layout.segments().map_err(at(&layout.dir))?.pop() else { return Ok(None) };
+    let path = layout.segment(first);
+    let file = match durable::open_append(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(at(&path)(error)),
+    };
+    durable::check_private_file(&path, &file)?;
+    match first_version(&file).map_err(at(&path))? {
+        Some(found) if found != VERSION => Err(OpenError::Version { found, supported: VERSION }),
+        Some(_) | None => Ok(Some(Newest { first, path, file })),
     }
 }
 
-fn scan_early(segment: &File) -> Option<Chain> {
-    let mut chain = Chain::new();
-    let len = segment.metadata().ok()?.len();
-    let scanned = scan(&mut chain, segment, len, &mut Vec::new()).ok()?;
-    scanned.finding.is_none().then_some(chain)
-}
-
-fn check_version(segment: &File, layout: &Layout) -> Result<(), OpenError> {
-    match first_version(segment).map_err(at(&layout.segment))? {
-        Some(found) if found != VERSION => Err(OpenError::Version { found, supported: VERSION }),
-        Some(_) | None => Ok(()),
+impl Newest {
+    /// The chain before its first line, whatever the length of the ledger: the segment before it is
+    /// held against what the first line says of it, and not read.
+    fn chain(&self, layout: &Layout) -> Result<Chain, OpenError> {
+        if self.first == 0 {
+            return Ok(Chain::new());
+        }
+        let damaged =
+            |finding: Finding| OpenError::Damaged(Box::new(finding.at(self.first, 0).in_segment(self.first)));
+        let invalid = |message: &str| damaged(Finding::damage(Code::SegmentInvalid, message));
+        let mut lines = Lines::new(BufReader::new(Range::new(&self.file, 0, u64::MAX)), 0);
+        let mut line = Vec::new();
+        lines.next(&mut line).map_err(at(&self.path))?;
+        let Ok(Record { prev, seq, body: Body::Segment(segment), .. }) = decode_line(&line) else {
+            return Err(invalid("segment does not begin with a record of what it goes on from"));
+        };
+        let Segment { log, previous, size } = *segment;
+        if seq != self.first {
+            return Err(invalid("segment begins with another line than its name says"));
+        }
+        let path = layout.segment(previous);
+        let before = durable::open_read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let message = "the segment before the newest one is missing";
+                damaged(Finding::damage(Code::SegmentMissing, message).but(path.display(), "none"))
+            }
+            _ => at(&path)(error),
+        })?;
+        let len = before.metadata().map_err(at(&path))?.len();
+        let found = match Head::closed(previous, size, seq, prev) {
+            Some(closed) if len <= size => closed.check(&before).map_err(at(&path))?,
+            Some(_) | None => {
+                let message = "something was appended to a segment that was closed";
+                Some(Finding::damage(Code::SegmentInvalid, message).but(size, len))
+            }
+        };
+        match found {
+            Some(finding) => Err(OpenError::Damaged(Box::new(finding.in_segment(previous)))),
+            None => Ok(Chain::resume(seq, prev, log)),
+        }
     }
 }
 
@@ -125,7 +172,7 @@ pub(crate) fn first_version(segment: &File) -> io::Result<Option<u64>> {
 }
 
 /// Makes a new segment that holds its first line from the moment it has a name.
-fn create(layout: &Layout, _held: &Held) -> Result<File, OpenError> {
+fn create(layout: &Layout, _held: &Held) -> Result<Newest, OpenError> {
     if let State::Known(head) = head::read(&layout.head).map_err(at(&layout.head))? {
         let mut finding = Finding::damage(Code::GenesisMissing, "segment is missing");
         finding.expected = Some(format!("{} bytes", head.size));
@@ -140,8 +187,8 @@ fn create(layout: &Layout, _held: &Held) -> Result<File, OpenError> {
     };
     let mut batch =
         Batch { bytes: Vec::new(), frontier: Chain::new().frontier(), writer, boot: BootId::current() };
-    let path = &layout.segment;
+    let path = &layout.segment(0);
     batch.add(writer, &[genesis.into()]).map_err(|error| at(path)(io::Error::other(error)))?;
     durable::publish(&Layout::tmp(path), path, &batch.bytes, 0o600).map_err(at(path))?;
-    open_segment(layout)?.ok_or_else(|| at(path)(io::ErrorKind::NotFound.into()))
+    newest(layout)?.ok_or_else(|| at(path)(io::ErrorKind::NotFound.into()))
 }

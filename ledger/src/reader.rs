@@ -3,16 +3,18 @@
 //! Creates nothing, changes nothing, needs no write permission and no key. Memory is bounded by
 //! the longest line, not by the ledger.
 
+use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Take};
 use std::path::{Path, PathBuf};
 
-use crate::chain::{Chain, Lines};
+use crate::chain::{Chain, Lines, RawLine};
 use crate::digest::{Digest, KeyedDigest};
 use crate::durable;
 use crate::error::{OpenError, Unsafe};
 use crate::finding::Finding;
-use crate::head::{self, State};
+use crate::head::{self, Head, State};
 use crate::key;
 use crate::layout::Layout;
 use crate::objects::{ObjectError, Objects};
@@ -34,7 +36,7 @@ pub enum VerifyError {
     /// There is no ledger in this directory.
     #[error("there is no ledger in `{}`", .0.display())]
     Missing(PathBuf),
-    /// The segment is not a plain file.
+    /// A segment is not a plain file.
     #[error("refusing `{}`: {why}", path.display())]
     Unsafe {
         /// The path in question.
@@ -62,42 +64,107 @@ pub enum ReadError {
     Damaged(Box<Finding>),
 }
 
-/// A segment open to read, up to the length it had then.
+/// The segments of a ledger as one stream of lines, as long as they were when it was opened.
 #[derive(Debug)]
-pub(crate) struct Segment {
-    pub(crate) path: PathBuf,
-    pub(crate) file: File,
+pub(crate) struct Stream {
+    layout: Layout,
     pub(crate) head: io::Result<State>,
+    /// Those not yet opened, the oldest first.
+    later: VecDeque<u64>,
+    current: Segment,
+}
+
+#[derive(Debug)]
+struct Segment {
+    first: u64,
+    path: PathBuf,
+    file: File,
+    lines: Lines<BufReader<Take<File>>>,
 }
 
 impl Segment {
-    pub(crate) fn open(dir: &Path) -> Result<Self, VerifyError> {
-        let layout = Layout::new(dir);
-        // `head` first: the segment only grows, so it is then at least as long as `head` says.
-        let head = head::read(&layout.head);
-        let path = layout.segment;
+    fn open(layout: &Layout, first: u64) -> Result<Self, VerifyError> {
+        let path = layout.segment(first);
         let failed = |source| VerifyError::Io { path: path.clone(), source };
-        let file = durable::open_read(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => VerifyError::Missing(layout.dir),
-            _ if error.raw_os_error() == Some(nix::errno::Errno::ELOOP as i32) => {
+        let file = durable::open_read(&path).map_err(|error| match error.raw_os_error() {
+            Some(errno) if errno == nix::errno::Errno::ELOOP as i32 => {
                 VerifyError::Unsafe { path: path.clone(), why: Unsafe::Symlink }
             }
             _ => failed(error),
         })?;
-        if !file.metadata().map_err(failed)?.is_file() {
-            let why = Unsafe::NotRegular;
-            return Err(VerifyError::Unsafe { path, why });
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(VerifyError::Unsafe { path, why: Unsafe::NotRegular });
         }
-        match first_version(&file).map_err(failed)? {
-            Some(found) if found != VERSION => Err(VerifyError::Version { found }),
-            Some(_) | None => Ok(Self { path, file, head }),
+        if let Some(found) = first_version(&file).map_err(failed)?.filter(|found| *found != VERSION) {
+            return Err(VerifyError::Version { found });
+        }
+        let stream = file.try_clone().map_err(failed)?.take(metadata.len());
+        let lines = Lines::new(BufReader::with_capacity(LINE_LIMIT, stream), 0);
+        Ok(Self { first, path, file, lines })
+    }
+}
+
+impl Stream {
+    pub(crate) fn open(dir: &Path) -> Result<Self, VerifyError> {
+        let layout = Layout::new(dir);
+        // `head` first: segments only grow and become more, so they then hold at least what it says.
+        let head = head::read(&layout.head);
+        let segments = layout.segments().map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                VerifyError::Missing(layout.dir.clone())
+            }
+            _ => VerifyError::Io { path: layout.dir.clone(), source },
+        })?;
+        let mut later = VecDeque::from(segments);
+        let Some(first) = later.pop_front() else { return Err(VerifyError::Missing(layout.dir)) };
+        let current = Segment::open(&layout, first)?;
+        Ok(Self { layout, head, later, current })
+    }
+
+    /// What begins elsewhere than with line 0 is not whole.
+    pub(crate) fn begin(&self, chain: &mut Chain) -> Vec<Finding> {
+        if self.current.first == 0 { Vec::new() } else { chain.turn(self.current.first) }
+    }
+
+    /// Reads the next line into `line`, and takes it through a turn to the next segment: `turned` gets
+    /// what is wrong with that.
+    pub(crate) fn next(
+        &mut self,
+        chain: &mut Chain,
+        line: &mut Vec<u8>,
+        turned: &mut Vec<Finding>,
+    ) -> Result<Option<RawLine>, VerifyError> {
+        loop {
+            let Segment { path, lines, .. } = &mut self.current;
+            let raw = lines.next(line).map_err(|source| VerifyError::Io { path: path.clone(), source })?;
+            match (raw, self.later.front()) {
+                // Nobody goes on with the last line of a segment that another follows.
+                (Some(raw), Some(_)) => return Ok(Some(raw.completed())),
+                (Some(raw), None) => return Ok(Some(raw)),
+                (None, None) => return Ok(None),
+                (None, Some(first)) => {
+                    let first = *first;
+                    turned.extend(chain.turn(first));
+                    self.current = Segment::open(&self.layout, first)?;
+                    self.later.pop_front();
+                }
+            }
         }
     }
 
-    pub(crate) fn lines(&self) -> io::Result<Lines<BufReader<Take<File>>>> {
-        let len = self.file.metadata()?.len();
-        let stream = self.file.try_clone()?.take(len);
-        Ok(Lines::new(BufReader::with_capacity(LINE_LIMIT, stream), 0))
+    /// Holds `head` against the segments read.
+    pub(crate) fn check_head(&self, head: &Head) -> Result<Option<Finding>, VerifyError> {
+        let Segment { first, path, file, .. } = &self.current;
+        let failed = |source| VerifyError::Io { path: path.clone(), source };
+        Ok(match head.segment.cmp(first) {
+            // The newest segment was begun, and `head` not yet moved there.
+            Ordering::Less => None,
+            Ordering::Equal => {
+                head.check(file).map_err(failed)?.map(|finding| finding.in_segment(head.segment))
+            }
+            Ordering::Greater => Some(head.missing()),
+        })
     }
 }
 
@@ -106,7 +173,9 @@ impl Segment {
 pub struct Line {
     /// The line's number.
     pub seq: u64,
-    /// Where it starts, in bytes from the start of the segment.
+    /// The segment it is in, by the number of its first line.
+    pub segment: u64,
+    /// Where it starts, in bytes from the start of its segment.
     pub offset: u64,
     /// Its bytes, without the line feed.
     pub bytes: Vec<u8>,
@@ -123,9 +192,10 @@ pub struct Line {
 /// more; a ledger that was cut at its end gives its remaining records first, and then the error.
 #[derive(Debug)]
 pub struct Reader {
-    segment: Segment,
-    lines: Lines<BufReader<Take<File>>>,
+    stream: Stream,
     chain: Chain,
+    /// What was found wrong and is to be said next.
+    wrong: Option<Finding>,
     objects: Objects,
     key: PathBuf,
     buffer: Vec<u8>,
@@ -138,13 +208,13 @@ impl Reader {
     /// # Errors
     /// See [`VerifyError`].
     pub fn open(dir: &Path) -> Result<Self, VerifyError> {
-        let segment = Segment::open(dir)?;
-        let lines =
-            segment.lines().map_err(|source| VerifyError::Io { path: segment.path.clone(), source })?;
+        let stream = Stream::open(dir)?;
+        let mut chain = Chain::new();
+        let wrong = stream.begin(&mut chain).into_iter().next();
         Ok(Self {
-            segment,
-            lines,
-            chain: Chain::new(),
+            stream,
+            chain,
+            wrong,
             objects: Objects::new(dir),
             key: Layout::new(dir).key,
             buffer: Vec::new(),
@@ -170,18 +240,26 @@ impl Reader {
     }
 
     fn advance(&mut self) -> Result<Option<Line>, ReadError> {
-        let failed = |source| VerifyError::Io { path: self.segment.path.clone(), source };
-        while let Some(raw) = self.lines.next(&mut self.buffer).map_err(failed)? {
+        let damaged = |finding| ReadError::Damaged(Box::new(finding));
+        if let Some(wrong) = self.wrong.take() {
+            return Err(damaged(wrong));
+        }
+        let mut turned = Vec::new();
+        while let Some(raw) = self.stream.next(&mut self.chain, &mut self.buffer, &mut turned)? {
+            if let Some(wrong) = turned.drain(..).next() {
+                return Err(damaged(wrong));
+            }
             if !raw.ended {
                 break;
             }
             let step = self.chain.step(&raw, &self.buffer);
             if let Some(finding) = step.findings.into_iter().next() {
-                return Err(ReadError::Damaged(Box::new(finding)));
+                return Err(damaged(finding));
             }
             if let Some(record) = step.record {
                 return Ok(Some(Line {
                     seq: record.seq,
+                    segment: self.chain.segment(),
                     offset: raw.offset,
                     bytes: self.buffer.clone(),
                     leaf: raw.leaf,
@@ -189,7 +267,7 @@ impl Reader {
                 }));
             }
         }
-        let head = match &self.segment.head {
+        let head = match &self.stream.head {
             Ok(State::Known(head)) => Some(head),
             Ok(State::Absent | State::Unreadable) | Err(_) => None,
         };
@@ -197,15 +275,15 @@ impl Reader {
             (Some(head), Some(torn)) => head.announces(torn),
             (_, _) => false,
         };
-        let mut findings = Vec::new();
+        let mut findings = turned;
         if !recovering {
-            findings = self.chain.finish();
+            findings.extend(self.chain.finish());
         }
         if let (Some(head), true) = (head, findings.is_empty()) {
-            findings.extend(head.check(&self.segment.file).map_err(failed)?);
+            findings.extend(self.stream.check_head(head)?);
         }
         match findings.into_iter().next() {
-            Some(finding) => Err(ReadError::Damaged(Box::new(finding))),
+            Some(finding) => Err(damaged(finding)),
             None => Ok(None),
         }
     }

@@ -100,6 +100,8 @@ kinds! {
     Spawned,
     /// The program is gone.
     Exit,
+    /// The first line of a further segment.
+    Segment,
     /// A declaration about an unfinished line.
     Recovery,
     /// A writer's goodbye.
@@ -117,7 +119,7 @@ impl Kind {
     #[must_use]
     pub const fn is_reserved(self) -> bool {
         match self {
-            Self::Genesis | Self::Session | Self::Recovery => true,
+            Self::Genesis | Self::Session | Self::Segment | Self::Recovery => true,
             Self::Decision | Self::Approval | Self::Spawn | Self::Spawned | Self::Exit | Self::Close => false,
         }
     }

@@ -17,7 +17,7 @@ use crate::digest::Digest;
 use crate::finding::{Code, Finding, Severity};
 use crate::head::{Head, State};
 use crate::objects::{ObjectError, Objects, Seen};
-use crate::reader::{Segment, VerifyError};
+use crate::reader::{Stream, VerifyError};
 use crate::record::{Body, Record, Spawn, Verdict};
 
 /// What to check.
@@ -62,6 +62,8 @@ pub struct Report {
     pub v: u64,
     /// The id of the ledger; `None` if its first line cannot be read.
     pub log: Option<Uuid>,
+    /// Segments, an empty newest one not included.
+    pub segments: u64,
     /// Ended lines, torn ones included.
     pub lines: u64,
     /// The length of those lines in bytes, line feeds included.
@@ -139,37 +141,38 @@ impl Report {
 /// # Errors
 /// Only when the ledger cannot be read: see [`VerifyError`]. Damage is in the report.
 pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Report, VerifyError> {
-    let segment = Segment::open(dir)?;
-    let failed = |source| VerifyError::Io { path: segment.path.clone(), source };
+    let mut stream = Stream::open(dir)?;
     let mut findings = Findings::new(options.max_findings);
     let mut audit = Audit::new(options.objects.then(|| Objects::new(dir)));
     let mut chain = Chain::new();
     let mut torn = Vec::new();
-    let mut count = 0;
-    let mut bytes = 0;
-    let mut lines = segment.lines().map_err(failed)?;
-    let mut line = Vec::new();
-    while let Some(raw) = lines.next(&mut line).map_err(failed)? {
+    let (mut count, mut bytes, mut segments) = (0, 0, 1);
+    let (mut line, mut turned) = (Vec::new(), stream.begin(&mut chain));
+    while let Some(raw) = stream.next(&mut chain, &mut line, &mut turned)? {
+        findings.extend(turned.drain(..));
         if !raw.ended {
             let message = "last line is unfinished: it is being written, or its writer crashed";
             let finding = Finding::new(Code::TailUnfinished, Severity::Warning, message);
-            findings.push(finding.at(chain.frontier().seq, raw.offset));
+            findings.push(finding.at(chain.frontier().seq, raw.offset).in_segment(chain.segment()));
             break;
         }
         count += 1;
-        bytes = raw.end();
+        bytes += raw.end() - raw.offset;
+        segments += u64::from(raw.offset == 0 && count > 1);
         let step = chain.step(&raw, &line);
         torn.extend(step.declared);
         findings.extend(step.findings);
         if let Some(record) = &step.record {
-            audit.take(record, raw.offset, &mut findings);
+            audit.take(record, chain.segment(), raw.offset, &mut findings);
         }
     }
+    findings.extend(turned);
     let leaf = (count > 0).then_some(chain.frontier().leaf);
-    finish(&mut chain, &segment, &mut findings).map_err(failed)?;
+    finish(&mut chain, &stream, &mut findings)?;
     Ok(Report {
         v: 0,
         log: chain.log(),
+        segments,
         lines: count,
         bytes,
         leaf,
@@ -182,9 +185,9 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Report, VerifyError
 }
 
 /// Holds the end of the chain against `head`.
-fn finish(chain: &mut Chain, segment: &Segment, findings: &mut Findings) -> std::io::Result<()> {
+fn finish(chain: &mut Chain, stream: &Stream, findings: &mut Findings) -> Result<(), VerifyError> {
     let note = |code, message: &str| Finding::new(code, Severity::Note, message);
-    let head: Option<&Head> = match &segment.head {
+    let head: Option<&Head> = match &stream.head {
         Ok(State::Known(head)) => Some(head),
         Ok(State::Absent) => {
             let message = "there is no `head`, so lines cut off at the end would not be missed";
@@ -202,12 +205,12 @@ fn finish(chain: &mut Chain, segment: &Segment, findings: &mut Findings) -> std:
         Some(torn) => {
             let message = "recovery of an unfinished line was interrupted";
             let finding = Finding::new(Code::RecoveryUnfinished, Severity::Warning, message);
-            findings.push(finding.at(torn.seq, torn.offset));
+            findings.push(finding.at(torn.seq, torn.offset).in_segment(chain.segment()));
         }
         None => findings.extend(chain.finish()),
     }
     if let Some(head) = head {
-        findings.extend(head.check(&segment.file)?);
+        findings.extend(stream.check_head(head)?);
     }
     Ok(())
 }
@@ -264,8 +267,8 @@ impl Audit {
         }
     }
 
-    fn take(&mut self, record: &Record, offset: u64, findings: &mut Findings) {
-        let found = |finding: Finding| finding.at(record.seq, offset);
+    fn take(&mut self, record: &Record, segment: u64, offset: u64, findings: &mut Findings) {
+        let found = |finding: Finding| finding.at(record.seq, offset).in_segment(segment);
         findings.extend(self.clock(record).map(found));
         match &record.body {
             Body::Session(_) => self.semantics.sessions += 1,
@@ -289,7 +292,7 @@ impl Audit {
             Body::Exit(exit) => {
                 self.open.remove(&exit.node);
             }
-            Body::Genesis(_) | Body::Spawned(_) | Body::Recovery(_) | Body::Close(_) => {}
+            Body::Genesis(_) | Body::Segment(_) | Body::Spawned(_) | Body::Recovery(_) | Body::Close(_) => {}
         }
     }
 

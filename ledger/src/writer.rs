@@ -44,6 +44,7 @@ pub struct Who {
 pub struct OpenOptions {
     pub(crate) lock_wait: Duration,
     pub(crate) reserve: u64,
+    pub(crate) segment_bytes: u64,
 }
 
 impl Default for OpenOptions {
@@ -53,10 +54,10 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Two seconds for the lock, 16 MiB in reserve.
+    /// Two seconds for the lock, 16 MiB in reserve, segments of 64 MiB.
     #[must_use]
     pub const fn new() -> Self {
-        Self { lock_wait: Duration::from_secs(2), reserve: 16 << 20 }
+        Self { lock_wait: Duration::from_secs(2), reserve: 16 << 20, segment_bytes: 64 << 20 }
     }
 
     /// Sets how long another process may hold the lock before opening or appending fails.
@@ -74,9 +75,17 @@ impl OpenOptions {
         self
     }
 
+    /// Sets the length in bytes from which on a segment is closed and another one begun. What opening
+    /// reads is bounded by it.
+    #[must_use]
+    pub const fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
     /// Opens the ledger in directory `dir`, creating it with its first line where absent.
     ///
-    /// An existing ledger is verified, and what a crash left unfinished at its end is declared.
+    /// The newest segment of an existing ledger is verified with its link to the one before, and what a crash left unfinished at its end is declared.
     /// Otherwise opening writes nothing: the writer's `session` record comes before its first
     /// record.
     ///
@@ -123,7 +132,7 @@ struct Shared {
 pub struct Receipt {
     /// The line's number.
     pub seq: u64,
-    /// Where the line starts, in bytes from the start of the segment.
+    /// Where the line starts, in bytes from the start of its segment.
     pub offset: u64,
     /// The line's leaf hash.
     pub leaf: Digest,
@@ -204,6 +213,18 @@ impl Ledger {
     ) -> Result<Recorded<T>, AppendError> {
         let receipt = self.append(op, body(&value))?;
         Ok(Recorded { value, receipt })
+    }
+
+    /// Closes the newest segment and begins another one. Says whether it did: a segment without
+    /// records stays, and so does one where there is no room for another.
+    ///
+    /// # Errors
+    /// See [`AppendError`].
+    pub fn rotate(&self) -> Result<bool, AppendError> {
+        match self.shared.committer.lock() {
+            Ok(mut committer) => committer.rotate(),
+            Err(_) => Err(AppendError::Poisoned(Poison::Abandoned)),
+        }
     }
 
     /// Stores an input of a decision and returns its digest when it is on disk.

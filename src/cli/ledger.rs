@@ -4,20 +4,25 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use depute_ledger::record::{Body, Record};
-use depute_ledger::{Line, ReadError, Reader, VerifyError, VerifyOptions, verify};
+use depute_ledger::{Ledger, Line, ReadError, Reader, VerifyError, VerifyOptions, verify};
 
 use crate::diagnostic::printable;
 use crate::exit::Exit;
-use crate::host::Project;
+use crate::host::{self, Project};
 
 use super::output::{Output, Tone, words};
-use super::{Failure, Global};
+use super::{Failure, Global, run};
 
 /// What to do with it.
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
     /// Check every line, link and stored input
     Verify {
+        /// The ledger; without it, the one of `--ledger`, then this project's
+        dir: Option<PathBuf>,
+    },
+    /// Close the newest segment and begin another, as happens by itself at 64 MiB
+    Rotate {
         /// The ledger; without it, the one of `--ledger`, then this project's
         dir: Option<PathBuf>,
     },
@@ -29,10 +34,12 @@ pub(super) enum LedgerCommand {
 }
 
 pub(super) fn main(command: &LedgerCommand, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
-    let (LedgerCommand::Verify { dir } | LedgerCommand::Show { dir }) = command;
+    let (LedgerCommand::Verify { dir } | LedgerCommand::Rotate { dir } | LedgerCommand::Show { dir }) =
+        command;
     let dir = directory(dir.as_deref(), global)?;
     match command {
         LedgerCommand::Verify { .. } => verify_one(&dir, out),
+        LedgerCommand::Rotate { .. } => rotate(&dir, out),
         LedgerCommand::Show { .. } => show(&dir, out),
     }
 }
@@ -74,7 +81,12 @@ pub(super) fn verify_one(dir: &Path, out: &mut Output) -> Result<Exit, Failure> 
         if report.is_intact() { out.paint(Tone::Good, "intact") } else { out.paint(Tone::Bad, "DAMAGED") };
     let log = report.log.map_or_else(|| "unknown".to_owned(), |log| log.to_string());
     out.line(&format!("{verdict}  ledger {log}"))?;
-    out.field("lines", &format!("{} ({} bytes), each linked to the one before", report.lines, report.bytes))?;
+    let segments =
+        if report.segments > 1 { format!(" in {} segments", report.segments) } else { String::new() };
+    out.field(
+        "lines",
+        &format!("{} ({} bytes){segments}, each linked to the one before", report.lines, report.bytes),
+    )?;
     if let Some(leaf) = report.leaf {
         out.field("newest leaf", &leaf.to_string())?;
     }
@@ -112,6 +124,21 @@ pub(super) fn verify_one(dir: &Path, out: &mut Output) -> Result<Exit, Failure> 
     }
     out.field("not proven", "that the records are true, that nothing ran beside them, or that no newest lines were cut off by someone who can write here")?;
     Ok(exit)
+}
+
+fn rotate(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
+    // A ledger is not made by closing one.
+    Reader::open(dir).map_err(|error| unreadable(&error))?;
+    let ledger = Ledger::open(dir, &host::who()).map_err(|error| run::failure(error.into()))?;
+    let rotated = ledger.rotate().map_err(|error| run::failure(error.into()))?;
+    if out.json {
+        out.json(&serde_json::json!({ "v": 1, "rotated": rotated }))?;
+    } else if rotated {
+        out.line("the segment is closed, and another one is begun")?;
+    } else {
+        out.line("the newest segment holds nothing yet, so it stays open")?;
+    }
+    Ok(Exit::Done)
 }
 
 fn show(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
@@ -165,6 +192,7 @@ fn describe(line: &Line) -> String {
             format!("{}{number} after {} ms", format!("{:?}", body.outcome).to_lowercase(), body.duration_ms)
         }
         Body::Recovery(body) => format!("line {} of {} bytes: {:?}", body.line, body.len, body.reason),
+        Body::Segment(body) => format!("goes on from the one of line {}, {} bytes", body.previous, body.size),
         Body::Close(body) => body.reason.clone(),
     };
     format!("{:>5}  {}  {:<9} {}", record.seq, record.ts, record.body.kind().to_string(), what.trim_end())

@@ -35,10 +35,20 @@ pub fn append_from_threads(dir: &Path) {
 
 #[test]
 fn two_processes_of_sixteen_threads_lose_nothing_and_tear_nothing() {
+    lose_nothing(64 << 20, 1);
+}
+
+#[test]
+fn they_lose_nothing_either_while_segments_are_closed() {
+    lose_nothing(16 << 10, 50);
+}
+
+fn lose_nothing(segment_bytes: u64, segments: usize) {
     let place = Place::new();
     let children: Vec<_> = (0..PROCESSES)
         .map(|_| {
             let mut command = child("append from threads", &place.dir);
+            command.env(SEGMENT_BYTES, segment_bytes.to_string());
             command.stdout(Stdio::piped()).spawn().unwrap()
         })
         .collect();
@@ -53,7 +63,9 @@ fn two_processes_of_sixteen_threads_lose_nothing_and_tear_nothing() {
     }
     assert_eq!(acknowledged.len(), PROCESSES * THREADS * APPENDS);
     let records = place.records();
-    assert_eq!(records.len(), 1 + PROCESSES + PROCESSES * THREADS * APPENDS);
+    let further = place.segments().len() - 1;
+    assert!(further + 1 >= segments, "{further} segments after the first");
+    assert_eq!(records.len(), 1 + further + PROCESSES + PROCESSES * THREADS * APPENDS);
     for (i, record) in records.iter().enumerate() {
         assert_eq!(record.seq, i as u64);
         if let depute_ledger::Body::Close(close) = &record.body {

@@ -32,8 +32,10 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(dir: &Path, acks: &Sender<(u64, String)>) -> Self {
-        let mut process = child("write until killed", dir).stdout(Stdio::piped()).spawn().unwrap();
+    fn start(dir: &Path, segment_bytes: u64, acks: &Sender<(u64, String)>) -> Self {
+        let mut command = child("write until killed", dir);
+        command.env(SEGMENT_BYTES, segment_bytes.to_string());
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(process.stdout.take().unwrap());
         let acks = acks.clone();
         let listener = thread::spawn(move || {
@@ -63,6 +65,7 @@ struct Figures {
     acknowledged: usize,
     lost: usize,
     torn: usize,
+    segments: usize,
 }
 
 #[test]
@@ -70,27 +73,33 @@ fn no_acknowledged_record_is_lost_to_kill_9() {
     let kills = std::env::var("LEDGER_TEST_KILLS").map_or(300, |n| n.parse().unwrap());
     let mut figures = Figures::default();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    while figures.kills < kills {
-        round(&mut random, &mut figures);
+    // In one long segment, and in many short ones.
+    for segment_bytes in [1 << 20, 8 << 10].into_iter().cycle() {
+        if figures.kills >= kills {
+            break;
+        }
+        round(segment_bytes, &mut random, &mut figures);
     }
     println!(
-        "{} kills, {} acknowledged, {} lost, {} torn lines declared",
-        figures.kills, figures.acknowledged, figures.lost, figures.torn
+        "{} kills, {} acknowledged, {} lost, {} torn lines declared, {} segments",
+        figures.kills, figures.acknowledged, figures.lost, figures.torn, figures.segments
     );
     assert_eq!(figures.lost, 0);
     assert!(figures.acknowledged >= figures.kills);
+    assert!(figures.segments > 2 * figures.kills / KILLS_EACH, "segments were closed meanwhile");
 }
 
-fn round(random: &mut Random, figures: &mut Figures) {
+fn round(segment_bytes: u64, random: &mut Random, figures: &mut Figures) {
     let place = Place::new();
     let (sender, receiver) = mpsc::channel();
     let mut acks: Vec<(u64, String)> = Vec::new();
-    let mut writers: Vec<_> = (0..WRITERS).map(|_| Writer::start(&place.dir, &sender)).collect();
+    let mut writers: Vec<_> =
+        (0..WRITERS).map(|_| Writer::start(&place.dir, segment_bytes, &sender)).collect();
     for _ in 0..KILLS_EACH - WRITERS {
         wait_for(random.below(60), &receiver, &mut acks);
         let victim = random.below(WRITERS);
         writers.swap_remove(victim).kill();
-        writers.push(Writer::start(&place.dir, &sender));
+        writers.push(Writer::start(&place.dir, segment_bytes, &sender));
     }
     wait_for(WRITERS, &receiver, &mut acks);
     writers.into_iter().for_each(Writer::kill);
@@ -115,6 +124,7 @@ fn round(random: &mut Random, figures: &mut Figures) {
     figures.acknowledged += acks.len();
     figures.lost += acks.iter().filter(|(seq, text)| on_disk.get(seq) != Some(text)).count();
     figures.torn += report.torn.len();
+    figures.segments += place.segments().len();
 }
 
 /// Lets the writers get on until `n` more records are acknowledged.

@@ -46,6 +46,42 @@ pub fn write(dir: &Path) {
     }
 }
 
+/// Two segments, the first of which is the golden ledger.
+pub fn write_segments(dir: &Path) {
+    write(dir);
+    let ledger = open(dir).unwrap();
+    assert!(ledger.rotate().unwrap());
+    ledger.append(OP, note("in the second segment")).unwrap();
+    for name in ["lock", "key"] {
+        fs::remove_file(dir.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn the_golden_segments_read_and_verify() {
+    let dir = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/v0-segments"));
+    let report = verify(dir, &VerifyOptions::new()).unwrap();
+    assert_eq!(report.findings, []);
+    assert_eq!((report.segments, report.lines, report.torn.len()), (2, 14, 1));
+    let lines: Vec<_> = Reader::open(dir).unwrap().map(Result::unwrap).collect();
+    let last = &lines[lines.len() - 3..];
+    let kinds: Vec<_> = last.iter().map(|line| (line.segment, line.record.body.kind())).collect();
+    assert_eq!(kinds, [(11, Kind::Segment), (11, Kind::Session), (11, Kind::Close)]);
+}
+
+/// A ledger that a program without segments has written goes on in this one.
+#[test]
+fn an_older_ledger_goes_on() {
+    let place = Place::with_segment(&fs::read(dir().join(SEGMENT)).unwrap());
+    place.write("head", &fs::read(dir().join("head")).unwrap());
+    let ledger = place.open();
+    assert!(ledger.rotate().unwrap());
+    ledger.append(OP, note("on")).unwrap();
+    assert_eq!(place.segments().len(), 2);
+    let report = depute_ledger::verify(&place.dir, &VerifyOptions::new().objects(false)).unwrap();
+    assert!(report.is_intact(), "{report:#?}");
+}
+
 #[test]
 fn the_golden_ledger_reads_and_verifies() {
     let report = verify(dir(), &VerifyOptions::new()).unwrap();

@@ -18,6 +18,7 @@ mod golden;
 mod hostile;
 mod objects;
 mod roundtrip;
+mod segments;
 mod space;
 mod support;
 mod tamper;

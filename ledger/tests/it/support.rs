@@ -154,6 +154,15 @@ impl Place {
         fs::read(self.path(SEGMENT)).unwrap()
     }
 
+    /// The names of all segments, the oldest first.
+    pub fn segments(&self) -> Vec<String> {
+        let names =
+            fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| name.ends_with(".jsonl")).collect();
+        names.sort();
+        names
+    }
+
     pub fn lines(&self) -> Vec<Vec<u8>> {
         split(&self.segment())
     }
@@ -211,10 +220,19 @@ impl Place {
     }
 }
 
-/// Opens without a reserve, so that a full test machine changes nothing.
+/// Opens without a reserve, so that a full test machine changes nothing. A child process closes
+/// segments at the length that its parent gives it.
 pub fn open(dir: &Path) -> Result<Ledger, depute_ledger::OpenError> {
-    OpenOptions::new().reserve(0).open(dir, &who())
+    let options = OpenOptions::new().reserve(0);
+    let options = match std::env::var(SEGMENT_BYTES) {
+        Ok(bytes) => options.segment_bytes(bytes.parse().unwrap()),
+        Err(_) => options,
+    };
+    options.open(dir, &who())
 }
+
+/// The variable that tells a child process when to close a segment.
+pub const SEGMENT_BYTES: &str = "LEDGER_TEST_SEGMENT_BYTES";
 
 /// Cuts ended lines out of a segment.
 pub fn split(segment: &[u8]) -> Vec<Vec<u8>> {
@@ -291,6 +309,7 @@ fn play_role() {
         "open" => crate::hostile::try_to_open(&dir),
         "verify" => crate::content::verify_and_tell_memory(&dir),
         "write the golden ledger" => crate::golden::write(&dir),
+        "write the golden segments" => crate::golden::write_segments(&dir),
         other => panic!("no such role: {other}"),
     }
 }
