@@ -146,7 +146,14 @@ impl<'t> Reader<'t> {
             }
             Some(Err(error)) => {
                 let at = self.base + error.marker().byte_offset().unwrap_or(0).min(self.len);
-                Err(Problem::new("yaml", at..at + 1, format!("is not YAML: {}", error.info())))
+                let info = error.info();
+                // The commonest mistake in public files deserves its own help.
+                let colon = info.contains("mapping values are not allowed") || info.contains("':'");
+                Err(Problem::new("yaml", at..at + 1, format!("is not YAML: {info}")).fix(if colon {
+                    "put the whole value in double quotes: a colon and a blank end a plain value"
+                } else {
+                    "quote the value on this line"
+                }))
             }
             None => Ok((Event::StreamEnd, self.base..self.base)),
         }
@@ -164,13 +171,16 @@ impl<'t> Reader<'t> {
                 "yaml-depth",
                 span,
                 format!("is nested deeper than {MAX_DEPTH} levels"),
-            ));
+            )
+            .fix("write it flatter"));
         }
         if self.nodes > MAX_NODES {
-            return Err(Problem::new("yaml-size", span, format!("holds more than {MAX_NODES} values")));
+            return Err(Problem::new("yaml-size", span, format!("holds more than {MAX_NODES} values"))
+                .fix("leave out what is not needed"));
         }
         if event.tag().is_some() {
-            return Err(Problem::new("yaml-tag", span, "has a tag; tags are not read").fix("remove the `!…`"));
+            return Err(Problem::new("yaml-tag", span, "has a tag; tags are not read")
+                .fix("remove the `!…`, or quote the text"));
         }
         if event.anchor_id().is_some_and(|id| id != 0) {
             return Err(Problem::new("yaml-anchor", span, "has an anchor; anchors are not read")
@@ -206,7 +216,7 @@ impl<'t> Reader<'t> {
                 Err(Problem::new("yaml-alias", span, "is an alias; aliases are not read")
                     .fix("write the value out, or quote the text"))
             }
-            _ => Err(Problem::new("yaml", span, "is not YAML: a value is missing")),
+            _ => Err(Problem::new("yaml", span, "is not YAML: a value is missing").fix("write a value here")),
         }
     }
 
@@ -295,7 +305,7 @@ impl<'n> Fields<'n> {
     /// Where the node is no map.
     pub fn of(node: &'n Node, what: &'static str) -> Result<Self, Problem> {
         let Value::Map(entries) = &node.value else {
-            return Err(wrong_type(node, what, "a map"));
+            return Err(wrong_type(node, what, Type::Map));
         };
         Ok(Self {
             entries: entries.iter().map(|entry| (entry, false)).collect(),
@@ -349,10 +359,76 @@ impl<'n> Fields<'n> {
     }
 }
 
+/// The type that a key takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// Text.
+    Text,
+    /// `true` or `false`.
+    Boolean,
+    /// A whole number in decimal digits.
+    Whole,
+    /// A list.
+    List,
+    /// Keys and values.
+    Map,
+}
+
+impl Type {
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Text => ("text", "write it as text"),
+            Self::Boolean => ("true or false", "write `true` or `false`"),
+            Self::Whole => ("a whole number", "write it in decimal digits, such as `3`"),
+            Self::List => ("a list", "write it as `[…]`"),
+            Self::Map => ("a map", "write it as keys and values"),
+        }
+    }
+}
+
 /// A value of another type than its key takes.
 #[must_use]
-pub fn wrong_type(node: &Node, what: &str, expected: &str) -> Problem {
+pub fn wrong_type(node: &Node, what: &str, expected: Type) -> Problem {
+    let (expected, fix) = expected.words();
     Problem::new("wrong-type", node.span.clone(), format!("{what} is {expected}, not {}", node.type_name()))
+        .fix(fix)
+}
+
+/// A word that is none of those that a key takes.
+#[must_use]
+pub fn unknown_value(node: &Node, what: &str, word: &str, words: &[&str]) -> Problem {
+    let fix = match words {
+        [only] => format!("write `{only}`"),
+        _ => format!("write one of {}", words.join(", ")),
+    };
+    Problem::new("unknown-value", node.span.clone(), format!("{what} cannot be `{word}`")).fix(fix)
+}
+
+/// The text of a file.
+///
+/// # Errors
+/// At the first byte that is not UTF-8.
+pub fn utf8(source: &[u8]) -> Result<&str, Problem> {
+    std::str::from_utf8(source).map_err(|error| {
+        let at = error.valid_up_to();
+        Problem::new("not-utf8", at..at + 1, "is not UTF-8 here").fix("save the file as UTF-8")
+    })
+}
+
+/// The version of a format of ours.
+///
+/// # Errors
+/// For every version but 1.
+pub fn version_1(node: &Node, what: &str) -> Result<(), Problem> {
+    match whole(node, "`version`", u64::MAX)? {
+        1 => Ok(()),
+        other => Err(Problem::new(
+            "unknown-version",
+            node.span.clone(),
+            format!("is of version {other}; this program reads version 1"),
+        )
+        .fix(format!("use a newer depute, or rewrite the {what} for version 1"))),
+    }
 }
 
 /// Text.
@@ -362,8 +438,8 @@ pub fn wrong_type(node: &Node, what: &str, expected: &str) -> Problem {
 pub fn text<'n>(node: &'n Node, what: &str) -> Result<&'n str, Problem> {
     match &node.value {
         Value::Text(text) => Ok(text),
-        Value::Number(_) | Value::Bool(_) => Err(wrong_type(node, what, "text").fix("quote it")),
-        Value::Null | Value::List(_) | Value::Map(_) => Err(wrong_type(node, what, "text")),
+        Value::Number(_) | Value::Bool(_) => Err(wrong_type(node, what, Type::Text).fix("quote it")),
+        Value::Null | Value::List(_) | Value::Map(_) => Err(wrong_type(node, what, Type::Text)),
     }
 }
 
@@ -375,7 +451,7 @@ pub fn boolean(node: &Node, what: &str) -> Result<bool, Problem> {
     match &node.value {
         Value::Bool(value) => Ok(*value),
         Value::Null | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => {
-            Err(wrong_type(node, what, "true or false"))
+            Err(wrong_type(node, what, Type::Boolean))
         }
     }
 }
@@ -386,18 +462,18 @@ pub fn boolean(node: &Node, what: &str) -> Result<bool, Problem> {
 /// For any other type, for signs, points and separators, and above `most`.
 pub fn whole(node: &Node, what: &str, most: u64) -> Result<u64, Problem> {
     let Value::Number(digits) = &node.value else {
-        return Err(wrong_type(node, what, "a whole number"));
+        return Err(wrong_type(node, what, Type::Whole));
     };
     let value =
         Some(digits.as_str()).filter(|d| d.bytes().all(|b| b.is_ascii_digit())).and_then(|d| d.parse().ok());
     match value {
         Some(value) if value <= most => Ok(value),
-        Some(_) => Err(Problem::new("out-of-range", node.span.clone(), format!("{what} is at most {most}"))),
-        None => Err(Problem::new(
-            "wrong-type",
-            node.span.clone(),
-            format!("{what} is a whole number in decimal digits"),
-        )),
+        Some(_) => Err(Problem::new("out-of-range", node.span.clone(), format!("{what} is at most {most}"))
+            .fix(format!("write {most} or less"))),
+        None => {
+            let message = format!("{what} is a whole number, not `{digits}`");
+            Err(Problem::new("wrong-type", node.span.clone(), message).fix(Type::Whole.words().1))
+        }
     }
 }
 
@@ -408,9 +484,8 @@ pub fn whole(node: &Node, what: &str, most: u64) -> Result<u64, Problem> {
 pub fn list<'n>(node: &'n Node, what: &str) -> Result<&'n [Node], Problem> {
     match &node.value {
         Value::List(items) => Ok(items),
-        Value::Text(_) => Err(wrong_type(node, what, "a list").fix("write it as `[…]`")),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Map(_) => {
-            Err(wrong_type(node, what, "a list"))
+        Value::Null | Value::Text(_) | Value::Bool(_) | Value::Number(_) | Value::Map(_) => {
+            Err(wrong_type(node, what, Type::List))
         }
     }
 }

@@ -3,11 +3,15 @@
 //! Parsed once, at the edge. A malformed id cannot be held by [`Capability`], so nothing inside
 //! has to ask. Printing gives the canonical form; parsing that gives the same value.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use super::name::{DefinitionName, Name, PackageName, ToolName, WorkspaceId};
 use super::scope::{self, Scope};
+
+/// The namespaces of ids.
+pub(crate) const NAMESPACES: [&str; 6] = ["tool", "mcp", "ext", "skill", "agent", "workspace"];
 
 /// One capability.
 ///
@@ -52,35 +56,33 @@ pub enum Reach {
     Within(Scope),
 }
 
-/// Why a text is not a capability id.
+/// Why a text is not a capability id, in words that follow it. [`IdError::fix`] has the rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
     /// No `namespace:` in front.
-    #[error("has no namespace; ids look like `tool:read`, `mcp:server/tool` or `agent:review`")]
+    #[error("has no namespace")]
     NoNamespace,
     /// A namespace that does not exist.
-    #[error("has the unknown namespace `{0}`; there are tool, mcp, ext, skill, agent and workspace")]
+    #[error("has the unknown namespace `{0}`")]
     UnknownNamespace(String),
     /// Nothing where a name belongs.
     #[error("has an empty name")]
     EmptyName,
     /// A name that begins with something else than a letter or a digit.
-    #[error("has a name that begins with {0:?}; names begin with a letter or a digit")]
+    #[error("has a name that begins with {0:?}")]
     NameStart(char),
     /// A character that no name may hold.
-    #[error("holds {0:?} in a name; names hold letters, digits, `.`, `_` and `-`")]
+    #[error("holds {0:?} in a name")]
     NameCharacter(char),
     /// An `mcp:` or `ext:` id without its two parts.
-    #[error("needs two parts, `{0}`")]
+    #[error("has one part where `{0}` has two")]
     TwoParts(&'static str),
-    /// Longer than a name or scope may be.
-    #[error("is longer than an id may be")]
-    TooLong,
+    /// Longer than a name or scope may be, in bytes.
+    #[error("has a part of more than {0} bytes")]
+    TooLong(usize),
     /// A wildcard where none exists.
-    #[error(
-        "holds a wildcard that does not exist; there are `tool:*`, `agent:*`, `workspace:*` and `mcp:<server>/*`"
-    )]
+    #[error("holds a wildcard that does not exist")]
     Wildcard,
     /// Parentheses that do not pair.
     #[error("has unbalanced parentheses")]
@@ -92,23 +94,60 @@ pub enum IdError {
     #[error("has a scope, which only tools take")]
     ScopeNotAllowed,
     /// A scope that narrows nothing.
-    #[error("has a scope that narrows nothing; drop the parentheses or name what is meant")]
+    #[error("has a scope that narrows nothing")]
     ScopeOfEverything,
     /// A variable in a scope.
-    #[error("has a variable in its scope; nothing here expands `${{…}}`")]
+    #[error("has a variable in its scope, which nothing expands")]
     ScopeVariable,
     /// A character that no scope may hold.
     #[error("holds {0:?} in its scope")]
     ScopeCharacter(char),
     /// A path that leaves the workspace.
-    #[error("has a path that leaves the workspace; scopes are relative and hold no `..`")]
+    #[error("has a path that leaves the workspace")]
     PathOutside,
     /// `docs/`, which could mean two things.
-    #[error("has a path that ends in `/`; write `…/**` for all below it")]
+    #[error("has a path that ends in `/`")]
     PathTrailingSlash,
+    /// Blanks at the end of a part, which would be lost when the id is read again.
+    #[error("has a path with a blank at an end of a part")]
+    PathBlank,
     /// Not a host name.
-    #[error("has a malformed host; write `domain:example.com` or `domain:*.example.com`")]
+    #[error("has a malformed host")]
     Host,
+}
+
+impl IdError {
+    /// The smallest change that would help.
+    #[must_use]
+    pub fn fix(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::NoNamespace => "write `tool:` or another namespace before it",
+            Self::UnknownNamespace(word) => {
+                return match crate::nearest::nearest(word, NAMESPACES) {
+                    Some(near) => format!("did you mean `{near}:`?").into(),
+                    None => format!("the namespaces are {}", NAMESPACES.join(", ")).into(),
+                };
+            }
+            Self::EmptyName => "write a name after the `:`",
+            Self::NameStart(_) => "begin the name with a letter or a digit",
+            Self::NameCharacter(_) => "keep to letters, digits, `.`, `_` and `-`",
+            Self::TwoParts(form) => return format!("write `{form}`").into(),
+            Self::TooLong(_) => "shorten it",
+            Self::Wildcard => {
+                "name one; the wildcards are `tool:*`, `agent:*`, `workspace:*`, `mcp:<server>/*`"
+            }
+            Self::Unbalanced => "give each parenthesis its partner",
+            Self::AfterScope => "end it with the `)`",
+            Self::ScopeNotAllowed => "remove the parentheses",
+            Self::ScopeOfEverything => "drop the parentheses, or name what is meant",
+            Self::ScopeVariable => "write out what `${…}` stands for",
+            Self::ScopeCharacter(_) => "remove it",
+            Self::PathOutside => "write it relative to the workspace, without `..`",
+            Self::PathTrailingSlash => "write `…/**` for all below it",
+            Self::PathBlank => "remove the blank",
+            Self::Host => "write `domain:example.com` or `domain:*.example.com`",
+        })
+    }
 }
 
 impl Capability {
@@ -303,7 +342,7 @@ impl serde::Serialize for Capability {
 
 impl<'de> serde::Deserialize<'de> for Capability {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(|error| serde::de::Error::custom(format_args!("`{text}` {error}")))
     }
 }

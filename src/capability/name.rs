@@ -29,7 +29,7 @@ impl Name {
             return Err(IdError::NameCharacter(bad));
         }
         if text.len() > MAX_NAME {
-            return Err(IdError::TooLong);
+            return Err(IdError::TooLong(MAX_NAME));
         }
         Ok(Self(text.to_owned()))
     }
@@ -112,7 +112,7 @@ impl WorkspaceId {
             Name::parse(part)?;
         }
         if text.len() > MAX_NAME {
-            return Err(IdError::TooLong);
+            return Err(IdError::TooLong(MAX_NAME));
         }
         Ok(Self(text.to_owned()))
     }

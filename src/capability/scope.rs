@@ -89,7 +89,7 @@ impl Scope {
             return Err(IdError::ScopeCharacter(bad));
         }
         if text.len() > MAX_SCOPE {
-            return Err(IdError::TooLong);
+            return Err(IdError::TooLong(MAX_SCOPE));
         }
         if !is_balanced(text) {
             return Err(IdError::Unbalanced);
@@ -166,7 +166,7 @@ fn path(text: &str) -> Result<PathScope, IdError> {
             "" | "." => {}
             ".." => return Err(IdError::PathOutside),
             // Blanks at an end would be lost when the canonical text is read again.
-            _ if part.starts_with(' ') || part.ends_with(' ') => return Err(IdError::ScopeCharacter(' ')),
+            _ if part.starts_with(' ') || part.ends_with(' ') => return Err(IdError::PathBlank),
             _ => parts.push(part.to_owned()),
         }
     }

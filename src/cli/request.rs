@@ -11,7 +11,8 @@ use crate::discover::Catalog;
 use crate::exit::Exit;
 use crate::host::Project;
 use crate::plan::{
-    AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_TASK, Request, Subject, TaskFacts, Which,
+    AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_TASK, NoDefinitionRef, Request, Subject,
+    TaskFacts, Which,
 };
 use crate::policy::{Policy, parse_duration};
 use crate::runtime::Profile;
@@ -122,6 +123,7 @@ impl RequestArgs {
                         MALFORMED,
                         format!("the task file `{}` cannot be read: {error}", path.display()),
                     )
+                    .fix("name a file that this user can read, or `-` for standard input")
                 })?;
                 file.take(MAX_TASK + 1).read_to_end(&mut task)?;
             }
@@ -132,22 +134,28 @@ impl RequestArgs {
 
     fn subject(&self, policy: &Policy, place: &Place) -> Result<Subject, Failure> {
         let Some(agent) = &self.agent else { return Ok(Subject::Inline) };
-        let malformed = |why: String| Failure::new(Exit::Invalid, MALFORMED, why);
-        if agent.contains('/') {
-            return by_path(agent, policy, place).map(Subject::Definition).map_err(malformed);
-        }
-        DefinitionRef::try_from(agent.clone()).map(Subject::Definition).map_err(malformed)
+        let reference = if agent.contains('/') {
+            by_path(agent, policy, place)
+        } else {
+            DefinitionRef::try_from(agent.clone())
+        };
+        reference
+            .map(Subject::Definition)
+            .map_err(|error| Failure::new(Exit::Invalid, MALFORMED, error.message).fix(error.fix))
     }
 }
 
 /// The definition at a path: the one that discovery found there, else one that is not in force.
-fn by_path(agent: &str, policy: &Policy, place: &Place) -> Result<DefinitionRef, String> {
+fn by_path(agent: &str, policy: &Policy, place: &Place) -> Result<DefinitionRef, NoDefinitionRef> {
     let path = Path::new(agent);
     if let Some(candidate) = Catalog::discover(policy, &place.project).at(path) {
         let which = Which::At(candidate.path().display().to_string());
         return Ok(DefinitionRef { name: candidate.name.clone(), which });
     }
-    let absolute = std::path::absolute(path).map_err(|error| format!("`{agent}` is no path: {error}"))?;
+    let absolute = std::path::absolute(path).map_err(|error| NoDefinitionRef {
+        message: format!("`{agent}` is no path: {error}"),
+        fix: "name the file of a definition".to_owned(),
+    })?;
     let named = if absolute.ends_with("SKILL.md") || absolute.ends_with("AGENT.md") {
         absolute.parent()
     } else {

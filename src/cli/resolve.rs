@@ -31,7 +31,8 @@ pub(super) fn main(mut input: impl BufRead, out: &mut Output) -> Result<Exit, Fa
                 Exit::Invalid,
                 MALFORMED,
                 format!("line {number} is longer than {MAX_LINE} bytes"),
-            ));
+            )
+            .fix("write one question a line"));
         }
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;

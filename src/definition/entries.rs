@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::capability::{Capability, CapabilitySet, IdError, Kind, ToolName, scope, vocabulary};
+use crate::capability::{
+    Capability, CapabilitySet, DefinitionName, IdError, Kind, ToolName, scope, vocabulary,
+};
 use crate::diagnostic::Problem;
 use crate::yaml::{Node, Value};
-
-const NAMESPACES: [&str; 6] = ["tool", "mcp", "ext", "skill", "agent", "workspace"];
 
 /// What the value of a tools key declares. Nothing, an empty text and an empty list declare none.
 ///
@@ -34,7 +34,7 @@ pub fn declared_in(node: &Node, key: &str) -> Result<CapabilitySet, Problem> {
                     .fix("write the name of a tool"));
                 };
                 if text.trim().is_empty() {
-                    return Err(malformed(text, &item.span, "is empty").fix("remove it"));
+                    return Err(malformed(text, &item.span, "is empty", "remove it"));
                 }
                 for capability in entry_ids(text.trim_matches(' '), &item.span)? {
                     declared.insert(capability);
@@ -68,7 +68,7 @@ pub(super) fn is_entry(entry: &str) -> bool {
 fn split<'t>(text: &'t str, span: &Range<usize>) -> Result<Vec<&'t str>, Problem> {
     if !scope::is_balanced(text) {
         return Err(Problem::new("unbalanced-parentheses", span.clone(), "has unbalanced parentheses")
-            .fix("close each `(`"));
+            .fix(IdError::Unbalanced.fix()));
     }
     let commas = scope::split_outside(text, |c| c == ',');
     let entries = if commas.len() > 1 {
@@ -89,9 +89,9 @@ fn entry_ids(entry: &str, span: &Range<usize>) -> Result<Vec<Capability>, Proble
         Some((head, rest)) => match rest.strip_suffix(')') {
             Some(inner) if scope::is_balanced(inner) => (head, Some(inner)),
             _ if scope::is_balanced(entry) => {
-                return Err(malformed(entry, span, "has text after its parentheses"));
+                return Err(no_id(entry, span, &IdError::AfterScope));
             }
-            _ => return Err(malformed(entry, span, "has unbalanced parentheses")),
+            _ => return Err(no_id(entry, span, &IdError::Unbalanced)),
         },
         None => (entry, None),
     };
@@ -102,12 +102,8 @@ fn entry_ids(entry: &str, span: &Range<usize>) -> Result<Vec<Capability>, Proble
         return Err(Problem::new("mixed-separators", span.clone(), format!("`{entry}` holds several names"))
             .fix("separate all names by commas, or write a list with one name an item"));
     }
-    if let Some((namespace, _)) = head.split_once(':') {
-        if !NAMESPACES.contains(&namespace) {
-            return Err(malformed(entry, span, &format!("has the unknown namespace `{namespace}`")));
-        }
-        let id: Capability =
-            entry.parse().map_err(|error: IdError| malformed(entry, span, &error.to_string()))?;
+    if head.contains(':') {
+        let id: Capability = entry.parse().map_err(|error| no_id(entry, span, &error))?;
         return if id.is_wildcard() {
             Err(wildcard(entry, span))
         } else {
@@ -117,12 +113,17 @@ fn entry_ids(entry: &str, span: &Range<usize>) -> Result<Vec<Capability>, Proble
     if head.starts_with("mcp__") {
         return match (vocabulary::mcp_tool(head), inner) {
             (Some(id), None) => Ok(vec![id]),
-            (Some(_), Some(_)) => Err(malformed(entry, span, "has a scope, which MCP tools do not take")),
+            (Some(_), Some(_)) => Err(no_id(entry, span, &IdError::ScopeNotAllowed)),
             (None, _) if head.matches("__").count() == 1 => Err(wildcard(entry, span)),
-            (None, _) => Err(malformed(entry, span, "is not `mcp__server__tool`")),
+            (None, _) => Err(malformed(
+                entry,
+                span,
+                "names no tool of an MCP server",
+                "write `mcp__server__tool`, of letters, digits, `.`, `_` and `-`",
+            )),
         };
     }
-    let name = ToolName::parse(head).map_err(|error| malformed(entry, span, &error.to_string()))?;
+    let name = ToolName::parse(head).map_err(|error| no_id(entry, span, &error))?;
     match (name.as_str(), inner) {
         ("task" | "agent", Some(agents)) => {
             let mut ids = vec![Capability::tool(vocabulary::neutral(&name))];
@@ -130,14 +131,15 @@ fn entry_ids(entry: &str, span: &Range<usize>) -> Result<Vec<Capability>, Proble
                 if agent == "*" {
                     return Err(wildcard(entry, span));
                 }
-                ids.push(vocabulary::agent(agent).ok_or_else(|| malformed(entry, span, "names no agent"))?);
+                let agent = DefinitionName::parse(agent).map_err(|error| no_id(entry, span, &error))?;
+                ids.push(Kind::Agent(agent).into());
             }
             Ok(ids)
         }
         ("skill", Some("*")) => Err(wildcard(entry, span)),
         ("skill", Some(skill)) => {
             let id = format!("skill:{}", skill.trim());
-            id.parse().map(|id| vec![id]).map_err(|error: IdError| malformed(entry, span, &error.to_string()))
+            id.parse().map(|id| vec![id]).map_err(|error| no_id(entry, span, &error))
         }
         _ => {
             let id = match inner {
@@ -148,7 +150,7 @@ fn entry_ids(entry: &str, span: &Range<usize>) -> Result<Vec<Capability>, Proble
                 if error == IdError::ScopeOfEverything {
                     wildcard(entry, span)
                 } else {
-                    malformed(entry, span, &error.to_string())
+                    no_id(entry, span, &error)
                 }
             })?;
             renamed(id, entry, span).map(|id| vec![id])
@@ -165,12 +167,15 @@ fn renamed(id: Capability, entry: &str, span: &Range<usize>) -> Result<Capabilit
         return Ok(id);
     }
     let text = id.as_str().replacen(name.as_str(), neutral.as_str(), 1);
-    text.parse().map_err(|error: IdError| malformed(entry, span, &error.to_string()))
+    text.parse().map_err(|error| no_id(entry, span, &error))
 }
 
-fn malformed(entry: &str, span: &Range<usize>, why: &str) -> Problem {
-    Problem::new("malformed-entry", span.clone(), format!("the entry `{entry}` {why}"))
-        .fix("write the name of one tool, such as `Read`, `Bash(git log:*)` or `mcp__server__tool`")
+fn no_id(entry: &str, span: &Range<usize>, error: &IdError) -> Problem {
+    malformed(entry, span, &error.to_string(), error.fix())
+}
+
+fn malformed(entry: &str, span: &Range<usize>, why: &str, fix: impl Into<String>) -> Problem {
+    Problem::new("malformed-entry", span.clone(), format!("the entry `{entry}` {why}")).fix(fix)
 }
 
 fn wildcard(entry: &str, span: &Range<usize>) -> Problem {

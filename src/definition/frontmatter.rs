@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::diagnostic::Problem;
+use crate::yaml;
 
 /// The largest definition file, in bytes.
 pub const MAX_FILE: usize = 1024 * 1024;
@@ -27,10 +28,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Problem> {
         )
         .fix("move what is not needed at once into files beside it"));
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let at = error.valid_up_to();
-        Problem::new("not-utf8", at..at + 1, "is not UTF-8 here").fix("save the file as UTF-8")
-    })?;
+    let text = yaml::utf8(bytes)?;
     if let Some(at) = text.find('\0') {
         return Err(Problem::new("control-character", at..at + 1, "holds a NUL byte").fix("remove it"));
     }

@@ -60,7 +60,7 @@ pub(super) fn read(
     kind: DefinitionKind,
     name: &DefinitionName,
 ) -> Result<Read, Problem> {
-    let root = yaml::parse(text, base).map_err(with_help)?;
+    let root = yaml::parse(text, base)?;
     let Value::Map(entries) = &root.value else {
         return Err(Problem::new(
             "not-a-mapping",
@@ -72,12 +72,12 @@ pub(super) fn read(
     let find = |key: &str| entries.iter().find(|entry| entry.key == key);
     let description = description(find("description"), base)?;
     let mut findings = Vec::new();
-    if description.chars().count() > MAX_DESCRIPTION {
-        findings.push(finding(
-            find("description"),
-            "long-description",
-            "has a description of over 1,024 characters",
-        ));
+    if let Some(entry) = find("description").filter(|_| description.chars().count() > MAX_DESCRIPTION) {
+        findings.push(Finding {
+            rule: "long-description",
+            message: format!("has a description of over {MAX_DESCRIPTION} characters"),
+            span: entry.value.span.clone(),
+        });
     }
     name_finding(find("name"), name, base, &mut findings);
     for entry in entries.iter().filter(|entry| CONFERRING.contains(&entry.key.as_str())) {
@@ -142,10 +142,6 @@ fn name_finding(entry: Option<&Entry>, name: &DefinitionName, base: usize, findi
             span: entry.value.span.clone(),
         }),
     }
-}
-
-fn finding(entry: Option<&Entry>, rule: &'static str, message: &str) -> Finding {
-    Finding { rule, message: message.into(), span: entry.map_or(0..0, |entry| entry.value.span.clone()) }
 }
 
 /// What the restrictive keys take away.
@@ -289,18 +285,4 @@ fn nested<'n>(entries: &'n [Entry], near: &impl Fn(&str) -> bool) -> Option<(&'n
             .or_else(|| nested(inner, near)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => None,
     })
-}
-
-/// The commonest mistake in public files deserves its own help.
-fn with_help(problem: Problem) -> Problem {
-    if problem.rule == "yaml" && problem.fix.is_none() {
-        let colon =
-            problem.message.contains("mapping values are not allowed") || problem.message.contains("':'");
-        return problem.fix(if colon {
-            "put the whole value in double quotes: a colon and a blank end a plain value"
-        } else {
-            "quote the value on this line"
-        });
-    }
-    problem
 }

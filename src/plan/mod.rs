@@ -21,7 +21,7 @@ pub use enforcement::{Enforcement, Enforcer};
 pub use example::example;
 pub use refusal::{Code, Details, Disposition, Refusal};
 pub use request::{
-    AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_IDS, MAX_TASK, Origin, Request, Subject,
-    TaskFacts, Which,
+    AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_IDS, MAX_TASK, NoDefinitionRef, Origin,
+    Request, Subject, TaskFacts, Which,
 };
 pub use situation::{Approval, DefinitionFact, Facts, NodeFacts, Scope, Situation, Strength, Usage};

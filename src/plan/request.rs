@@ -102,10 +102,20 @@ impl Origin {
     }
 }
 
-impl TryFrom<String> for DefinitionRef {
-    type Error = String;
+/// Why a text names no definition.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct NoDefinitionRef {
+    /// What is wrong.
+    pub message: String,
+    /// The smallest change that would help.
+    pub fix: String,
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl TryFrom<String> for DefinitionRef {
+    type Error = NoDefinitionRef;
+
+    fn try_from(text: String) -> Result<Self, NoDefinitionRef> {
         let (name, which) = match text.split_once('@') {
             None => (text.as_str(), Which::Nearest),
             Some((name, path)) if path.starts_with('/') => (name, Which::At(path.to_owned())),
@@ -113,12 +123,17 @@ impl TryFrom<String> for DefinitionRef {
                 let origin = [Origin::Policy, Origin::User, Origin::Workspace]
                     .into_iter()
                     .find(|o| o.as_str() == word);
-                let unknown = || format!("`{word}` is no origin; there are policy, user and workspace");
+                let unknown = || NoDefinitionRef {
+                    message: format!("`{word}` is no origin of definitions"),
+                    fix: format!("write `{name}@policy`, `{name}@user` or `{name}@workspace`"),
+                };
                 (name, Which::From(origin.ok_or_else(unknown)?))
             }
         };
-        let name = DefinitionName::parse(name)
-            .map_err(|error| format!("`{name}` is no name of a definition: it {error}"))?;
+        let name = DefinitionName::parse(name).map_err(|error| NoDefinitionRef {
+            message: format!("`{name}` is no name of a definition: it {error}"),
+            fix: error.fix().into(),
+        })?;
         Ok(Self { name, which })
     }
 }

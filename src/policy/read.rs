@@ -1,12 +1,13 @@
 //! A policy from its YAML.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::capability::{Capability, CapabilitySet, DefinitionName, Grant, IdError, ToolName, vocabulary};
 use crate::diagnostic::Problem;
 use crate::nearest::nearest;
 use crate::runtime::Tier;
-use crate::yaml::{self, Fields, Node, Value, boolean, list, text, whole};
+use crate::yaml::{self, Fields, Node, Type, Value, boolean, list, text, whole};
 
 use super::own_tests::{Expect, PolicyTest};
 use super::{Accept, DelegateCeiling, Key, Limits, Overlay, Paths, Policy, Quota};
@@ -82,7 +83,7 @@ impl Policy {
     fn read_as(source: &[u8], written: Written) -> Result<Self, Problem> {
         let root = root(source)?;
         let mut fields = Fields::of(&root, "a policy")?;
-        version(fields.required("version")?)?;
+        yaml::version_1(fields.required("version")?, "policy")?;
         let (default_runtime, default_model) =
             fields.optional("runtime").map_or(Ok((None, None)), runtime)?;
         let policy = Self {
@@ -131,11 +132,10 @@ pub(super) fn root(source: &[u8]) -> Result<Node, Problem> {
             "too-large",
             0..0,
             format!("is {} bytes; a policy has at most {MAX_POLICY}", source.len()),
-        ));
+        )
+        .fix("leave out what is not used, such as overlays of definitions that are gone"));
     }
-    let content = std::str::from_utf8(source).map_err(|error| {
-        Problem::new("not-utf8", error.valid_up_to()..error.valid_up_to() + 1, "is not UTF-8 here")
-    })?;
+    let content = yaml::utf8(source)?;
     yaml::parse(
         content.strip_prefix('\u{feff}').unwrap_or(content),
         if content.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 },
@@ -181,18 +181,6 @@ fn line(source: &[u8], at: usize) -> usize {
     source.iter().take(at).filter(|b| **b == b'\n').count() + 1
 }
 
-fn version(node: &Node) -> Result<(), Problem> {
-    match whole(node, "`version`", u64::MAX)? {
-        1 => Ok(()),
-        other => Err(Problem::new(
-            "unknown-version",
-            node.span.clone(),
-            format!("is of version {other}; this program reads version 1"),
-        )
-        .fix("use a newer depute, or rewrite the policy for version 1")),
-    }
-}
-
 fn each<T>(node: &Node, what: &str, read: impl Fn(&Node) -> Result<T, Problem>) -> Result<Vec<T>, Problem> {
     list(node, what)?.iter().map(read).collect()
 }
@@ -204,20 +192,21 @@ fn ids(node: &Node, what: &str, wildcards: Wildcards) -> Result<CapabilitySet, P
 fn id(node: &Node, wildcards: Wildcards) -> Result<Capability, Problem> {
     let text = text(node, "a capability")?;
     let id: Capability = text.parse().map_err(|error: IdError| {
-        let problem = Problem::new("malformed-id", node.span.clone(), format!("`{text}` {error}"));
-        match (&error, ToolName::parse(text)) {
+        let fix = match (&error, ToolName::parse(text)) {
             (IdError::NoNamespace, Ok(name)) => {
-                problem.fix(format!("write `{}`", Capability::tool(vocabulary::neutral(&name))))
+                format!("write `{}`", Capability::tool(vocabulary::neutral(&name))).into()
             }
-            _ => problem,
-        }
+            _ => error.fix(),
+        };
+        Problem::new("malformed-id", node.span.clone(), format!("`{text}` {error}")).fix(fix)
     })?;
     if wildcards == Wildcards::Refused && id.is_wildcard() {
         return Err(Problem::new(
             "wildcard",
             node.span.clone(),
             format!("`{id}` is a wildcard, and this list names single capabilities"),
-        ));
+        )
+        .fix("name each capability"));
     }
     // `read_file` in a policy would match nothing and silently deny: name the neutral one.
     if let Some(name) = id.tool_name() {
@@ -320,7 +309,10 @@ pub fn duration_text(ms: u64) -> String {
 }
 
 fn micro_usd(node: &Node) -> Result<u64, Problem> {
-    let wrong = || Problem::new("wrong-type", node.span.clone(), "`usd` is an amount such as 5 or 2.50");
+    let wrong = || {
+        Problem::new("wrong-type", node.span.clone(), "`usd` is an amount in dollars")
+            .fix("write it like `5` or `2.50`, or `null` for no limit")
+    };
     let Value::Number(text) = &node.value else { return Err(wrong()) };
     let (units, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 6 || !(units.to_owned() + fraction).bytes().all(|b| b.is_ascii_digit()) {
@@ -343,13 +335,12 @@ fn runtime(node: &Node) -> Result<(Option<String>, Option<String>), Problem> {
 
 fn tier(node: &Node) -> Result<Tier, Problem> {
     let word = match &node.value {
-        Value::Text(word) | Value::Number(word) => word.as_str(),
-        Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => "",
+        Value::Number(digits) => digits,
+        Value::Text(_) | Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => {
+            text(node, "`tier`")?
+        }
     };
-    Tier::parse(word).ok_or_else(|| {
-        Problem::new("unknown-value", node.span.clone(), "`tier` is no tier")
-            .fix("write one of 0, F, K, N, C")
-    })
+    Tier::parse(word).ok_or_else(|| yaml::unknown_value(node, "`tier`", word, &["0", "F", "K", "N", "C"]))
 }
 
 fn accept(node: &Node) -> Result<Accept, Problem> {
@@ -359,8 +350,7 @@ fn accept(node: &Node) -> Result<Accept, Problem> {
         why: {
             let kind = fields.required("as")?;
             if text(kind, "`as`")? != "advisory" {
-                return Err(Problem::new("unknown-value", kind.span.clone(), "`as` is `advisory`")
-                    .fix("write `as: advisory`"));
+                return Err(yaml::unknown_value(kind, "`as`", text(kind, "`as`")?, &["advisory"]));
             }
             text(fields.required("why")?, "`why`")?.to_owned()
         },
@@ -403,7 +393,8 @@ fn absolute(node: &Node) -> Result<String, Problem> {
             "relative-path",
             node.span.clone(),
             format!("`{path}` is not an absolute path without `..`"),
-        ));
+        )
+        .fix("begin it with `/`, and leave out `..`"));
     }
     Ok(path.to_owned())
 }
@@ -439,8 +430,7 @@ fn overlay(node: &Node) -> Result<Overlay, Problem> {
     let mut fields = Fields::of(node, "an overlay")?;
     let name = fields.required("definition")?;
     let digest = fields.required("digest")?;
-    let definition = DefinitionName::parse(text(name, "`definition`")?)
-        .map_err(|error| Problem::new("malformed-name", name.span.clone(), format!("the name {error}")))?;
+    let definition = definition_name(name, "`definition`")?;
     let digest = text(digest, "`digest`")?.parse().map_err(|_| {
         Problem::new("malformed-digest", digest.span.clone(), "is no digest")
             .fix("copy it from `depute check`: `sha256:` and 64 hex digits")
@@ -459,13 +449,22 @@ fn overlay(node: &Node) -> Result<Overlay, Problem> {
     Ok(Overlay { definition, digest, uses, delegate })
 }
 
+fn definition_name(node: &Node, what: &str) -> Result<DefinitionName, Problem> {
+    let name = text(node, what)?;
+    DefinitionName::parse(name).map_err(|error| malformed_name(&node.span, name, &error))
+}
+
+fn malformed_name(span: &Range<usize>, name: &str, error: &IdError) -> Problem {
+    Problem::new("malformed-name", span.clone(), format!("`{name}` {error}")).fix(error.fix())
+}
+
 fn subsumption(node: &Node) -> Result<BTreeMap<ToolName, BTreeSet<ToolName>>, Problem> {
     let Value::Map(entries) = &node.value else {
-        return Err(yaml::wrong_type(node, "`subsumption`", "a map"));
+        return Err(yaml::wrong_type(node, "`subsumption`", Type::Map));
     };
-    let tool = |text: &str, span: &std::ops::Range<usize>| {
+    let tool = |text: &str, span: &Range<usize>| {
         let name = ToolName::parse(text.strip_prefix("tool:").unwrap_or(text))
-            .map_err(|error| Problem::new("malformed-name", span.clone(), format!("`{text}` {error}")))?;
+            .map_err(|error| malformed_name(span, text, &error))?;
         let neutral = vocabulary::neutral(&name);
         if neutral == name {
             return Ok(name);
@@ -525,14 +524,10 @@ fn test(node: &Node) -> Result<PolicyTest, Problem> {
             .collect::<Result<Vec<_>, _>>()
     };
     let agent = match request.optional("agent") {
-        Some(node) => {
-            let name = text(node, "`agent`")?;
-            DefinitionName::parse(name).map_err(|error| {
-                Problem::new("malformed-name", node.span.clone(), format!("`{name}` {error}"))
-            })?
+        Some(node) => definition_name(node, "`agent`")?,
+        None => {
+            DefinitionName::parse("anyone").map_err(|error| malformed_name(&node.span, "anyone", &error))?
         }
-        None => DefinitionName::parse("anyone")
-            .map_err(|error| Problem::new("malformed-name", node.span.clone(), error.to_string()))?,
     };
     let uses = texts(request.required("use")?)?;
     let delegate = request.optional("delegate").map(texts).transpose()?;
@@ -548,12 +543,7 @@ fn test(node: &Node) -> Result<PolicyTest, Problem> {
         "held" => Expect::Held,
         "refused" => Expect::Refused,
         other => {
-            return Err(Problem::new(
-                "unknown-value",
-                expect_node.span.clone(),
-                format!("`expect` is not `{other}`"),
-            )
-            .fix("write one of granted, held, refused"));
+            return Err(yaml::unknown_value(expect_node, "`expect`", other, &["granted", "held", "refused"]));
         }
     };
     let code = fields.optional("code").map(|node| text(node, "`code`").map(str::to_owned)).transpose()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::capability::{ToolName, vocabulary};
 use crate::diagnostic::Problem;
-use crate::yaml::{self, Fields, Node, Value, boolean, list, text, whole};
+use crate::yaml::{self, Fields, Node, Type, Value, boolean, list, text};
 
 use super::{BodyBy, ExitMeaning, Files, Find, ModelForm, OutputForm, Piece, Profile, Starts, TaskBy, Tool};
 
@@ -18,20 +18,9 @@ impl Profile {
     /// # Errors
     /// The first [`Problem`]: not YAML, an unknown key, a wrong type, an unknown placeholder.
     pub fn read(source: &[u8]) -> Result<Self, Problem> {
-        let content = std::str::from_utf8(source).map_err(|error| {
-            Problem::new("not-utf8", error.valid_up_to()..error.valid_up_to() + 1, "is not UTF-8 here")
-        })?;
-        let root = yaml::parse(content, 0)?;
+        let root = yaml::parse(yaml::utf8(source)?, 0)?;
         let mut fields = Fields::of(&root, "a runtime profile")?;
-        let version = fields.required("version")?;
-        if whole(version, "`version`", u64::MAX)? != 1 {
-            return Err(Problem::new(
-                "unknown-version",
-                version.span.clone(),
-                "is of another version; this program reads version 1",
-            )
-            .fix("use a newer depute, or rewrite the profile for version 1"));
-        }
+        yaml::version_1(fields.required("version")?, "profile")?;
         let profile = Self {
             runtime: text(fields.required("runtime")?, "`runtime`")?.to_owned(),
             about: text(fields.required("about")?, "`about`")?.to_owned(),
@@ -90,21 +79,23 @@ fn find(node: &Node) -> Result<Find, Problem> {
             return Err(Problem::new(
                 "wrong-type",
                 node.span.clone(),
-                "`find` is `itself`, an absolute path or a bare name",
-            ));
+                "`find` is neither `itself`, an absolute path nor a bare name",
+            )
+            .fix("write `itself`, an absolute path or a bare name"));
         }
     })
 }
 
 fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
     let Value::Map(entries) = &node.value else {
-        return Err(yaml::wrong_type(node, "`tools`", "a map"));
+        return Err(yaml::wrong_type(node, "`tools`", Type::Map));
     };
     entries
         .iter()
         .map(|entry| {
             let name = ToolName::parse(&entry.key).map_err(|error| {
                 Problem::new("malformed-name", entry.key_span.clone(), format!("`{}` {error}", entry.key))
+                    .fix(error.fix())
             })?;
             if name.as_str() != entry.key {
                 // `Read` beside `read` would give one name two native tools.
@@ -141,8 +132,9 @@ fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
                 return Err(Problem::new(
                     "malformed-name",
                     native.span.clone(),
-                    format!("`{}` is no plain tool name", tool.native),
-                ));
+                    format!("`{}` is no plain name of a tool", tool.native),
+                )
+                .fix("keep to letters, digits and `_`, with a letter first"));
             }
             fields.finish()?;
             Ok((name, tool))
@@ -231,7 +223,7 @@ fn env(node: &Node) -> Result<BTreeMap<String, String>, Problem> {
 
 fn map(node: &Node, what: &str) -> Result<Vec<(String, String)>, Problem> {
     let Value::Map(entries) = &node.value else {
-        return Err(yaml::wrong_type(node, what, "a map"));
+        return Err(yaml::wrong_type(node, what, Type::Map));
     };
     entries.iter().map(|entry| Ok((entry.key.clone(), text(&entry.value, what)?.to_owned()))).collect()
 }
@@ -248,7 +240,6 @@ fn choice<T: Copy>(node: &Node, what: &str, choices: &[(&str, T)]) -> Result<T, 
     let word = text(node, what)?;
     choices.iter().find(|(name, _)| *name == word).map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-        Problem::new("unknown-value", node.span.clone(), format!("{what} is not `{word}`"))
-            .fix(format!("write one of {}", names.join(", ")))
+        yaml::unknown_value(node, what, word, &names)
     })
 }

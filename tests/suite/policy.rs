@@ -88,38 +88,38 @@ fn what_it_may_not_say_has_a_place() {
     insta::assert_snapshot!(found, @r"
     p.yaml:3:1: `gate` is not a key of a policy; did you mean `gates`?
     p.yaml:3:10: `dept` is not a key of `limits`; did you mean `depth`?
-    p.yaml:3:17: `depth` is a whole number in decimal digits
-    p.yaml:3:17: `depth` is a whole number in decimal digits
+    p.yaml:3:17: `depth` is a whole number, not `1_000`; write it in decimal digits, such as `3`
+    p.yaml:3:17: `depth` is a whole number, not `-1`; write it in decimal digits, such as `3`
     p.yaml:3:20: a time is a whole number and a unit; write `1h`, `10m`, `30s` or `500ms`
-    p.yaml:3:15: `usd` is an amount such as 5 or 2.50
-    p.yaml:3:9: `tool:b*` holds '*' in a name; names hold letters, digits, `.`, `_` and `-`
-    p.yaml:3:9: `bash` has no namespace; ids look like `tool:read`, `mcp:server/tool` or `agent:review`; write `tool:bash`
+    p.yaml:3:15: `usd` is an amount in dollars; write it like `5` or `2.50`, or `null` for no limit
+    p.yaml:3:9: `tool:b*` holds '*' in a name; keep to letters, digits, `.`, `_` and `-`
+    p.yaml:3:9: `bash` has no namespace; write `tool:bash`
     p.yaml:3:9: `tool:run_shell_command` is a runtime's own name; write `tool:bash`
     p.yaml:3:8: `gates` is a list, not text; write it as `[…]`
-    p.yaml:3:9: a capability is text, not nothing
-    p.yaml:3:9: `tool:read(../x)` has a path that leaves the workspace; scopes are relative and hold no `..`
-    p.yaml:3:9: `mcp:*/x` holds a wildcard that does not exist; there are `tool:*`, `agent:*`, `workspace:*` and `mcp:<server>/*`
-    p.yaml:3:15: `tool:*` is a wildcard, and this list names single capabilities
-    p.yaml:3:30: `as` is `advisory`; write `as: advisory`
+    p.yaml:3:9: a capability is text, not nothing; write it as text
+    p.yaml:3:9: `tool:read(../x)` has a path that leaves the workspace; write it relative to the workspace, without `..`
+    p.yaml:3:9: `mcp:*/x` holds a wildcard that does not exist; name one; the wildcards are `tool:*`, `agent:*`, `workspace:*`, `mcp:<server>/*`
+    p.yaml:3:15: `tool:*` is a wildcard, and this list names single capabilities; name each capability
+    p.yaml:3:30: `as` cannot be `kernel`; write `advisory`
     p.yaml:3:10: an entry of `accept` has no `why`; add `why:`
     p.yaml:3:7: `PATH` changes what a child loads or runs, so it is never passed; remove it
     p.yaml:3:7: `LD_PRELOAD` changes what a child loads or runs, so it is never passed; remove it
     p.yaml:3:7: `A*` is no name of a variable; name each variable; there are no patterns
-    p.yaml:3:9: `skills` is not an absolute path without `..`
-    p.yaml:3:9: `/a/../b` is not an absolute path without `..`
-    p.yaml:3:7: `tier` is no tier; write one of 0, F, K, N, C
-    p.yaml:3:9: `inline` is true or false, not text
+    p.yaml:3:9: `skills` is not an absolute path without `..`; begin it with `/`, and leave out `..`
+    p.yaml:3:9: `/a/../b` is not an absolute path without `..`; begin it with `/`, and leave out `..`
+    p.yaml:3:7: `tier` cannot be `Z`; write one of 0, F, K, N, C
+    p.yaml:3:9: `inline` is true or false, not text; write `true` or `false`
     p.yaml:3:22: `read_file` is a runtime's own name; write `read`
     p.yaml:3:36: is no digest; copy it from `depute check`: `sha256:` and 64 hex digits
     p.yaml:3:132: `a` has two overlays for one digest; keep one of the two
-    p.yaml:3:119: `agent:*` is a wildcard, and this list names single capabilities
+    p.yaml:3:119: `agent:*` is a wildcard, and this list names single capabilities; name each capability
     p.yaml:3:10: `gate` is not a key of a policy; did you mean `gates`?
     p.yaml:3:17: `runtime` cannot be locked: it is what a request gets that names none, and any request may name another; remove it
     p.yaml:3:10: `locked` cannot be locked: what is locked stays so for every later policy; remove it
     p.yaml:3:10: `colours` is not a key of a policy; the keys that can be locked are grant, gates, limits, tier, accept, env, paths, roots, overlays, inline, subsumption, universal
     p.yaml:3:9: `locked` is a list, not text; write it as `[…]`
     p.yaml:3:47: `expect` is text, not a boolean; quote it
-    p.yaml:3:47: `expect` is not `allowed`; write one of granted, held, refused
+    p.yaml:3:47: `expect` cannot be `allowed`; write one of granted, held, refused
     p.yaml:3:1: `grant` is written twice; keep one of the two
     p.yaml:3:7: has an anchor; anchors are not read; remove the `&…`, or quote the text
     ");

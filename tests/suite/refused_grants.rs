@@ -102,8 +102,8 @@ fn capability_escalation() {
     let malformed = Case::new().asks(&["tool:read", "tool:read,tool:bash"]).decide();
     assert_snapshot!(explain(&malformed), @r"
     refused CAPABILITY_ESCALATION (not-held, exit 80)
-    message: `tool:read,tool:bash` is asked for, and the one who asks may not hand it down
-    fix: correct it: `tool:read,tool:bash` holds ',' in a name; names hold letters, digits, `.`, `_` and `-`
+    message: `tool:read,tool:bash` holds ',' in a name, so it is no id that anyone holds
+    fix: keep to letters, digits, `.`, `_` and `-`
     ");
     assert_eq!(malformed.considered().denied, ["tool:read,tool:bash"]);
     // No partial grant, and the wildcard does not cover what is malformed.
@@ -261,12 +261,12 @@ fn fanout_exceeded() {
     };
     assert_snapshot!(explain(&used(32, 0).decide()), @r"
     refused FANOUT_EXCEEDED (over-budget, exit 80)
-    message: 32 of 32 agents are taken
+    message: the policy allows 32 agents in a tree, and all are taken
     fix: the operator raises `agents` above 32 in the policy
     ");
     assert_snapshot!(explain(&used(31, 4).decide()), @r"
     refused FANOUT_EXCEEDED (over-budget, exit 80)
-    message: 4 of 4 concurrent are taken
+    message: the policy allows 4 agents at once, and all are at work
     fix: the operator raises `concurrent` above 4 in the policy
     ");
     assert_eq!(used(31, 3).outcome(), "granted");
@@ -286,8 +286,8 @@ fn budget_exceeded() {
     };
     assert_snapshot!(explain(&asks(Some(600_001), 0).decide()), @r"
     refused BUDGET_EXCEEDED (over-budget, exit 80)
-    message: 600001 ms are asked for, and 600000 ms are left
-    fix: the operator raises `child_deadline` or `deadline` in the policy
+    message: 600001ms is asked for, and 10m is left
+    fix: `--deadline 10m` would pass now; or the operator raises `child_deadline` or `deadline` in the policy
     ");
     assert_eq!(asks(Some(600_000), 0).granted().budget().deadline_ms, 600_000);
     // What is left of the tree's hour is less than a child's ten minutes.

@@ -91,8 +91,8 @@ fn request_malformed_for_a_workspace_that_is_no_id() {
     };
     assert_snapshot!(explain(&routed("../side").decide()), @r"
     refused REQUEST_MALFORMED (malformed, exit 82)
-    message: `../side` is no id of a workspace: it has a name that begins with '.'; names begin with a letter or a digit
-    fix: name a registered workspace
+    message: `../side` is no id of a workspace: it has a name that begins with '.'
+    fix: begin the name with a letter or a digit
     ");
     // Whether a request is well formed is asked before anything else is.
     assert_eq!(

@@ -31,7 +31,7 @@ impl<'a> Judge<'a> {
         if let Some(model) = self.request.model.as_deref().filter(|model| !is_plain_name(model)) {
             return refuse(Refusal::new(
                 Code::RequestMalformed,
-                format!("a model of {} bytes is asked for that is no name of one", model.len()),
+                format!("the name of the model is malformed, or too long: {} bytes", model.len()),
                 "name it as the runtime does, such as `provider/model`",
             ));
         }
@@ -77,7 +77,7 @@ impl<'a> Judge<'a> {
                 Refusal::new(
                     Code::RequestMalformed,
                     format!("`{workspace}` is no id of a workspace: it {error}"),
-                    "name a registered workspace",
+                    error.fix(),
                 )
                 .about([workspace]),
             ),

@@ -110,25 +110,23 @@ impl<'a> Judge<'a> {
         }
         if !denied.is_empty() {
             let list = quoted(&denied);
-            let malformed =
-                self.considered.asked.iter().find_map(|id| id.error().map(|error| format!("`{id}` {error}")));
-            let fix = match malformed {
-                Some(why) => format!("correct it: {why}"),
-                None => self.grant_fix(&denied),
-            };
-            self.considered.denied.clone_from(&denied);
-            return refuse(
-                Refusal::new(
-                    Code::CapabilityEscalation,
+            let all = self.considered.asked.iter().chain(self.considered.asked_delegate.iter().flatten());
+            let (message, fix) = match all.into_iter().find_map(|id| Some((id, id.error()?))) {
+                // What is no id is nobody's to give, so no rule of the policy would help.
+                Some((id, error)) => {
+                    (format!("`{id}` {error}, so it is no id that anyone holds"), error.fix().into())
+                }
+                None => (
                     format!(
                         "{list} {} asked for, and the one who asks may not hand {} down",
                         is_are(&denied),
                         it_them(&denied)
                     ),
-                    fix,
-                )
-                .about(&denied),
-            );
+                    self.grant_fix(&denied),
+                ),
+            };
+            self.considered.denied.clone_from(&denied);
+            return refuse(Refusal::new(Code::CapabilityEscalation, message, fix).about(&denied));
         }
         if self.considered.effective.is_empty() && !self.considered.asked.is_empty() {
             let clipped = self.considered.clipped.texts();
@@ -205,8 +203,10 @@ impl<'a> Judge<'a> {
             self.considered.enforcement.iter().filter(|row| row.by == Enforcer::Nothing).collect();
         let Some(first) = unheld.first() else { return Ok(()) };
         let ids: Vec<String> = unheld.iter().map(|row| row.capability.to_string()).collect();
-        let entries: Vec<String> =
-            ids.iter().map(|id| format!("{{id: {id}, as: advisory, why: …}}")).collect();
+        let entry = |row: &&Enforcement| {
+            format!("{{id: {}, as: advisory, why: …}}", crate::policy::quoted(&row.capability))
+        };
+        let entries: Vec<String> = unheld.iter().map(entry).collect();
         let message = format!(
             "nothing would hold {} to {} bounds: {}",
             quoted(&ids),

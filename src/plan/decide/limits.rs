@@ -4,9 +4,9 @@ use crate::capability::{Capability, CapabilitySet, Kind};
 use crate::plan::decision::Budget;
 use crate::plan::refusal::{Code, Refusal};
 use crate::plan::situation::{Approval, Scope};
-use crate::policy::Quota;
+use crate::policy::{Quota, duration_text};
 
-use super::words::quoted;
+use super::words::{agents, quoted};
 use super::{Check, Judge, refuse};
 
 impl<'a> Judge<'a> {
@@ -70,14 +70,15 @@ impl<'a> Judge<'a> {
 
     pub(super) fn budget_is_reservable(&mut self) -> Check<Budget> {
         let (limits, used) = (&self.policy.limits, self.situation.facts.used);
-        for (what, have, limit) in
-            [("agents", used.agents, limits.agents), ("concurrent", used.running, limits.concurrent)]
-        {
+        for (what, have, limit, taken) in [
+            ("agents", used.agents, limits.agents, "in a tree, and all are taken"),
+            ("concurrent", used.running, limits.concurrent, "at once, and all are at work"),
+        ] {
             if have >= limit {
                 return refuse(
                     Refusal::new(
                         Code::FanoutExceeded,
-                        format!("{have} of {limit} {what} are taken"),
+                        format!("the policy allows {} {taken}", agents(limit)),
                         self.policy_fix("limits", &format!("raises `{what}` above {limit}")),
                     )
                     .number(what, have.into())
@@ -100,26 +101,23 @@ impl<'a> Judge<'a> {
         let left = limits.deadline_ms.saturating_sub(used.elapsed_ms).min(limits.child_deadline_ms);
         let asked = self.request.budget.and_then(|budget| budget.deadline_ms);
         let deadline_ms = asked.unwrap_or(left);
-        if deadline_ms == 0 && left > 0 {
-            return refuse(
-                Refusal::new(
-                    Code::BudgetExceeded,
-                    "no time at all is asked for",
-                    "leave `--deadline` out, or ask for some",
-                )
-                .number("asked_ms", 0)
-                .number("left_ms", left),
-            );
+        let out_of_time = |message: String, fix: String| {
+            let refusal = Refusal::new(Code::BudgetExceeded, message, fix);
+            refuse(refusal.number("asked_ms", deadline_ms).number("left_ms", left))
+        };
+        let raise = || self.policy_fix("limits", "raises `child_deadline` or `deadline`");
+        if left == 0 {
+            return out_of_time("no time is left for a child".into(), raise());
         }
-        if deadline_ms > left || left == 0 {
-            return refuse(
-                Refusal::new(
-                    Code::BudgetExceeded,
-                    format!("{deadline_ms} ms are asked for, and {left} ms are left"),
-                    self.policy_fix("limits", "raises `child_deadline` or `deadline`"),
-                )
-                .number("asked_ms", deadline_ms)
-                .number("left_ms", left),
+        if deadline_ms == 0 {
+            let fix = "leave `--deadline` out, or ask for some";
+            return out_of_time("no time at all is asked for".into(), fix.into());
+        }
+        if deadline_ms > left {
+            let (asked, left) = (duration_text(deadline_ms), duration_text(left));
+            return out_of_time(
+                format!("{asked} is asked for, and {left} is left"),
+                format!("`--deadline {left}` would pass now; or {}", raise()),
             );
         }
         let budget = Budget {

@@ -21,6 +21,10 @@ pub(super) fn it_them(ids: &[String]) -> &'static str {
     if ids.len() == 1 { "it" } else { "them" }
 }
 
+pub(super) fn agents(count: u32) -> String {
+    format!("{count} agent{}", if count == 1 { "" } else { "s" })
+}
+
 /// Quoted for a shell where it needs to be, so that the printed fix can be pasted.
 pub(super) fn shell_word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:,/@%+=".contains(c);
