@@ -179,11 +179,11 @@ impl<'t> Reader<'t> {
                 .fix("leave out what is not needed"));
         }
         if event.tag().is_some() {
-            return Err(Problem::new("yaml-tag", span, "has a tag; tags are not read")
+            return Err(Problem::new("yaml-tag", span, "has a tag, and tags are not read")
                 .fix("remove the `!…`, or quote the text"));
         }
         if event.anchor_id().is_some_and(|id| id != 0) {
-            return Err(Problem::new("yaml-anchor", span, "has an anchor; anchors are not read")
+            return Err(Problem::new("yaml-anchor", span, "has an anchor, and anchors are not read")
                 .fix("remove the `&…`, or quote the text"));
         }
         #[expect(
@@ -213,7 +213,7 @@ impl<'t> Reader<'t> {
             }
             Event::MappingStart(..) => self.map(span, depth),
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                Err(Problem::new("yaml-alias", span, "is an alias; aliases are not read")
+                Err(Problem::new("yaml-alias", span, "is an alias, and aliases are not read")
                     .fix("write the value out, or quote the text"))
             }
             _ => Err(Problem::new("yaml", span, "is not YAML: a value is missing").fix("write a value here")),
@@ -234,7 +234,7 @@ impl<'t> Reader<'t> {
                     return Err(Problem::new(
                         "yaml-merge",
                         key_span,
-                        "is a merge key; merge keys are not read",
+                        "is a merge key, and merge keys are not read",
                     )
                     .fix("write the entries out"));
                 }
@@ -425,7 +425,7 @@ pub fn version_1(node: &Node, what: &str) -> Result<(), Problem> {
         other => Err(Problem::new(
             "unknown-version",
             node.span.clone(),
-            format!("is of version {other}; this program reads version 1"),
+            format!("is of version {other}, and this program reads version 1"),
         )
         .fix(format!("use a newer depute, or rewrite the {what} for version 1"))),
     }

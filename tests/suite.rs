@@ -26,6 +26,7 @@ mod suite {
     mod leftovers;
     mod locked;
     mod mending;
+    mod messages;
     mod order_of_checks;
     mod overlays;
     mod pack;

@@ -76,7 +76,7 @@ pub enum IdError {
     #[error("holds {0:?} in a name")]
     NameCharacter(char),
     /// An `mcp:` or `ext:` id without its two parts.
-    #[error("has one part where `{0}` has two")]
+    #[error("has one part of two")]
     TwoParts(&'static str),
     /// Longer than a name or scope may be, in bytes.
     #[error("has a part of more than {0} bytes")]
@@ -134,7 +134,7 @@ impl IdError {
             Self::TwoParts(form) => return format!("write `{form}`").into(),
             Self::TooLong(_) => "shorten it",
             Self::Wildcard => {
-                "name one; the wildcards are `tool:*`, `agent:*`, `workspace:*`, `mcp:<server>/*`"
+                "name one, or write one of `tool:*`, `agent:*`, `workspace:*`, `mcp:<server>/*`"
             }
             Self::Unbalanced => "give each parenthesis its partner",
             Self::AfterScope => "end it with the `)`",

@@ -34,7 +34,8 @@ pub fn declared_in(node: &Node, key: &str) -> Result<CapabilitySet, Problem> {
                     .fix("write the name of a tool"));
                 };
                 if text.trim().is_empty() {
-                    return Err(malformed(text, &item.span, "is empty", "remove it"));
+                    let message = format!("`{key}` holds an empty name");
+                    return Err(Problem::new("malformed-entry", item.span.clone(), message).fix("remove it"));
                 }
                 for capability in entry_ids(text.trim_matches(' '), &item.span)? {
                     declared.insert(capability);

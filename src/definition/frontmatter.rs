@@ -24,7 +24,7 @@ pub(super) fn split(bytes: &[u8]) -> Result<Parts<'_>, Problem> {
         return Err(Problem::new(
             "too-large",
             0..0,
-            format!("is {} bytes; a definition has at most {MAX_FILE}", bytes.len()),
+            format!("is {} bytes, and a definition has at most {MAX_FILE}", bytes.len()),
         )
         .fix("move what is not needed at once into files beside it"));
     }

@@ -264,7 +264,7 @@ fn undeclared(entries: &[Entry], kind: DefinitionKind, base: usize) -> Undeclare
         Some((entry, message)) => Problem::new("near-miss-key", entry.key_span.clone(), message)
             .fix(format!("write `{key}` at the top level of the frontmatter")),
         None => Problem::new("undeclared", base..base, format!("declares no tools: there is no `{key}`"))
-            .fix(format!("add `{key}: Read, Grep`, or `{key}: []` for none; or give it a ceiling by an overlay in the policy")),
+            .fix(format!("add `{key}: Read, Grep`, or `{key}: []` for none, or the operator gives it a ceiling by an overlay")),
     };
     Undeclared { problem }
 }

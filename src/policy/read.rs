@@ -131,7 +131,7 @@ pub(super) fn root(source: &[u8]) -> Result<Node, Problem> {
         return Err(Problem::new(
             "too-large",
             0..0,
-            format!("is {} bytes; a policy has at most {MAX_POLICY}", source.len()),
+            format!("is {} bytes, and a policy has at most {MAX_POLICY}", source.len()),
         )
         .fix("leave out what is not used, such as overlays of definitions that are gone"));
     }
@@ -370,7 +370,7 @@ fn env(node: &Node) -> Result<BTreeSet<String>, Problem> {
                 item.span.clone(),
                 format!("`{name}` is no name of a variable"),
             )
-            .fix("name each variable; there are no patterns"));
+            .fix("name each variable, without patterns"));
         }
         if NEVER_PASSED.contains(&name) || NEVER_PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         {
@@ -431,8 +431,9 @@ fn overlay(node: &Node) -> Result<Overlay, Problem> {
     let name = fields.required("definition")?;
     let digest = fields.required("digest")?;
     let definition = definition_name(name, "`definition`")?;
-    let digest = text(digest, "`digest`")?.parse().map_err(|_| {
-        Problem::new("malformed-digest", digest.span.clone(), "is no digest")
+    let written = text(digest, "`digest`")?;
+    let digest = written.parse().map_err(|_| {
+        Problem::new("malformed-digest", digest.span.clone(), format!("`{written}` is no digest"))
             .fix("copy it from `depute check`: `sha256:` and 64 hex digits")
     })?;
     let (uses, delegate) = match fields.optional("allow") {

@@ -162,7 +162,7 @@ fn must_be_stated(
         return Err(missing("files").fix("write `files: workspace` or `files: whole-disk`, as measured"));
     }
     if name.as_str() == "bash" && !tool.runs_programs {
-        return Err(missing("runs_programs: true").fix("a shell runs programs; say so"));
+        return Err(missing("runs_programs: true").fix("write it: a shell runs programs"));
     }
     if !vocabulary::is_neutral(name) && !stated("runs_programs") {
         return Err(missing("runs_programs")

@@ -247,7 +247,7 @@ fn a_summary_counts_each_file_once_and_says_what_would_help() {
         .write("policies/mine.yaml", "version: 1\ngrant: []\n");
     let ran = project.run(&["check", "."]);
     assert_eq!(ran.code, 82);
-    insta::assert_snapshot!(ran.stdout, @r#"
+    insta::assert_snapshot!(ran.stdout, @r"
     8 checked: 3 spawnable, 1 valid, 2 undeclared, 1 unreadable, 1 with unknown tools; 1 with patterns, 1 with the name of another
     spawnable  agent    ./.claude/agents/plain.md  tool:read
       note: 2:1 has no `name`
@@ -278,7 +278,7 @@ fn a_summary_counts_each_file_once_and_says_what_would_help() {
       2 | description: d
         | ^ undeclared
         |
-        = help: add `allowed-tools: Read, Grep`, or `allowed-tools: []` for none; or give it a ceiling by an overlay in the policy
+        = help: add `allowed-tools: Read, Grep`, or `allowed-tools: []` for none, or the operator gives it a ceiling by an overlay
       note: 2:1 has no `name`
     refused    skill    ./.claude/skills/unknown/SKILL.md  tool:serchh
       error[UNKNOWN_TOOL]: `tool:serchh` is a tool that no runtime knows
@@ -289,7 +289,7 @@ fn a_summary_counts_each_file_once_and_says_what_would_help() {
         |
         = help: name a tool that some runtime has, or remove it
     valid      policy   ./policies/mine.yaml  has no tests of its own
-    "#);
+    ");
     insta::assert_snapshot!(ran.stderr, @r#"
     1 file would be mended by `--fix`, which cannot widen
     1 file would be mended by `--fix --names --allow-widening`: look at its diff before you say yes
@@ -350,7 +350,7 @@ fn sarif_says_what_the_text_says() {
     insta::assert_snapshot!(rows.join("\n"), @r#"
     "error" "yaml" ".claude/skills/broken/SKILL.md" 3:15 "is not YAML: mapping values are not allowed in this context. Fix: put the whole value in double quotes: a colon and a blank end a plain value."
     "error" "not-a-definition" ".claude/skills/good%20one/SKILL.md" 1:1 "has a name that no definition may have; names hold letters, digits, `.`, `_` and `-`, and begin with a letter or digit. Fix: rename it, or leave it out."
-    "warning" "undeclared" ".claude/skills/silent/SKILL.md" 2:1 "declares no tools: there is no `allowed-tools`. Fix: add `allowed-tools: Read, Grep`, or `allowed-tools: []` for none; or give it a ceiling by an overlay in the policy."
+    "warning" "undeclared" ".claude/skills/silent/SKILL.md" 2:1 "declares no tools: there is no `allowed-tools`. Fix: add `allowed-tools: Read, Grep`, or `allowed-tools: []` for none, or the operator gives it a ceiling by an overlay."
     "#);
     let rules: Vec<&str> = sarif["runs"][0]["tool"]["driver"]["rules"]
         .as_array()

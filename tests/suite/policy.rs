@@ -98,19 +98,19 @@ fn what_it_may_not_say_has_a_place() {
     p.yaml:3:8: `gates` is a list, not text; write it as `[…]`
     p.yaml:3:9: a capability is text, not nothing; write it as text
     p.yaml:3:9: `tool:read(../x)` has a path that leaves the workspace; write it relative to the workspace, without `..`
-    p.yaml:3:9: `mcp:*/x` holds a wildcard that does not exist; name one; the wildcards are `tool:*`, `agent:*`, `workspace:*`, `mcp:<server>/*`
+    p.yaml:3:9: `mcp:*/x` holds a wildcard that does not exist; name one, or write one of `tool:*`, `agent:*`, `workspace:*`, `mcp:<server>/*`
     p.yaml:3:15: `tool:*` is a wildcard, and this list names single capabilities; name each capability
     p.yaml:3:30: `as` cannot be `kernel`; write `advisory`
     p.yaml:3:10: an entry of `accept` has no `why`; add `why:`
     p.yaml:3:7: `PATH` changes what a child loads or runs, so it is never passed; remove it
     p.yaml:3:7: `LD_PRELOAD` changes what a child loads or runs, so it is never passed; remove it
-    p.yaml:3:7: `A*` is no name of a variable; name each variable; there are no patterns
+    p.yaml:3:7: `A*` is no name of a variable; name each variable, without patterns
     p.yaml:3:9: `skills` is not an absolute path without `..`; begin it with `/`, and leave out `..`
     p.yaml:3:9: `/a/../b` is not an absolute path without `..`; begin it with `/`, and leave out `..`
     p.yaml:3:7: `tier` cannot be `Z`; write one of 0, F, K, N, C
     p.yaml:3:9: `inline` is true or false, not text; write `true` or `false`
     p.yaml:3:22: `read_file` is a runtime's own name; write `read`
-    p.yaml:3:36: is no digest; copy it from `depute check`: `sha256:` and 64 hex digits
+    p.yaml:3:36: `abc` is no digest; copy it from `depute check`: `sha256:` and 64 hex digits
     p.yaml:3:132: `a` has two overlays for one digest; keep one of the two
     p.yaml:3:119: `agent:*` is a wildcard, and this list names single capabilities; name each capability
     p.yaml:3:10: `gate` is not a key of a policy; did you mean `gates`?
@@ -121,7 +121,7 @@ fn what_it_may_not_say_has_a_place() {
     p.yaml:3:47: `expect` is text, not a boolean; quote it
     p.yaml:3:47: `expect` cannot be `allowed`; write one of granted, held, refused
     p.yaml:3:1: `grant` is written twice; keep one of the two
-    p.yaml:3:7: has an anchor; anchors are not read; remove the `&…`, or quote the text
+    p.yaml:3:7: has an anchor, and anchors are not read; remove the `&…`, or quote the text
     ");
     for locked in [
         "[]",

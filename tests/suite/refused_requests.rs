@@ -235,7 +235,7 @@ fn undeclared_tools() {
     assert_snapshot!(explain(&decision), @r"
     refused UNDECLARED_TOOLS (undeclared, exit 82)
     message: `helper` declares no tools: there is no `tools`
-    fix: in helper.md:1:1: add `tools: Read, Grep`, or `tools: []` for none; or give it a ceiling by an overlay in the policy
+    fix: in helper.md:1:1: add `tools: Read, Grep`, or `tools: []` for none, or the operator gives it a ceiling by an overlay
     ");
     let near = Case::new().file("allowed-tools: Read").decide();
     assert_snapshot!(explain(&near), @r"
