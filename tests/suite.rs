@@ -15,6 +15,7 @@ mod suite {
     mod architecture;
     mod ceilings;
     mod checking;
+    mod codes;
     mod conformance;
     mod corpus;
     mod discovery;
@@ -40,6 +41,7 @@ mod suite {
     mod rights;
     mod roots;
     mod running;
+    mod source;
     mod support;
 }
 

@@ -76,15 +76,34 @@ pub(super) fn failure(error: SessionError) -> Failure {
     }
 }
 
-/// The code of an outcome that is no success.
-fn code(outcome: &Outcome) -> Option<Code> {
-    match outcome.ending {
-        Ending::Exited(0) => None,
-        Ending::Exited(_) | Ending::Signalled(_) => Some(Code::ChildExitNonzero),
-        Ending::TimedOut => Some(Code::ChildTimedOut),
-        Ending::Cancelled => Some(Code::ChildCancelled),
-        Ending::NotLaunched(_) => Some(Code::ExecutorUnavailable),
-    }
+/// Why an outcome is no success.
+struct Failed {
+    code: Code,
+    message: String,
+    fix: &'static str,
+}
+
+fn failed(outcome: &Outcome) -> Option<Failed> {
+    const READ: &str = "read its answer with `depute output`";
+    let (code, message, fix) = match &outcome.ending {
+        Ending::Exited(0) => return None,
+        Ending::Exited(code) => (Code::ChildExitNonzero, format!("exited with {code}"), READ),
+        Ending::Signalled(signal) => (Code::ChildExitNonzero, format!("ended by signal {signal}"), READ),
+        Ending::TimedOut => (
+            Code::ChildTimedOut,
+            "still running at its deadline, and was ended".to_owned(),
+            "give it more time with `--deadline`, or less to do",
+        ),
+        Ending::Cancelled => {
+            (Code::ChildCancelled, "ended on request".to_owned(), "run it again, if it is still wanted")
+        }
+        Ending::NotLaunched(why) => (
+            Code::ExecutorUnavailable,
+            why.clone(),
+            "name another runtime with `--runtime`, or install the program that is missing",
+        ),
+    };
+    Some(Failed { code, message, fix })
 }
 
 fn exit(ended: &Ended) -> Exit {
@@ -100,18 +119,20 @@ fn exit(ended: &Ended) -> Exit {
 
 fn outcome_document(ended: &Ended) -> serde_json::Value {
     let Some(outcome) = &ended.outcome else { return serde_json::Value::Null };
-    let (ending, number, message) = match &outcome.ending {
-        Ending::Exited(code) => ("exited", Some(*code), None),
-        Ending::Signalled(signal) => ("signalled", Some(*signal), None),
-        Ending::TimedOut => ("timed_out", None, None),
-        Ending::Cancelled => ("cancelled", None, None),
-        Ending::NotLaunched(why) => ("not_launched", None, Some(why)),
+    let (ending, number) = match &outcome.ending {
+        Ending::Exited(code) => ("exited", Some(*code)),
+        Ending::Signalled(signal) => ("signalled", Some(*signal)),
+        Ending::TimedOut => ("timed_out", None),
+        Ending::Cancelled => ("cancelled", None),
+        Ending::NotLaunched(_) => ("not_launched", None),
     };
+    let failed = failed(outcome);
     serde_json::json!({
         "ending": ending,
         "number": number,
-        "code": code(outcome),
-        "message": message,
+        "code": failed.as_ref().map(|failed| failed.code),
+        "message": failed.as_ref().map(|failed| &failed.message),
+        "fix": failed.as_ref().map(|failed| failed.fix),
         "outlived": outcome.outlived,
         "duration_ms": outcome.duration_ms,
         "output": {
@@ -155,13 +176,17 @@ fn human(ended: &Ended, ready: &super::request::Ready, out: &mut Output) -> Resu
             outcome.output.len()
         ));
     }
-    let how = match &outcome.ending {
-        Ending::Exited(code) => format!("exited with {code}"),
-        Ending::Signalled(signal) => format!("ended by signal {signal}"),
-        Ending::TimedOut => "CHILD_TIMED_OUT still running at its deadline, and was ended".to_owned(),
-        Ending::Cancelled => "CHILD_CANCELLED ended on request".to_owned(),
-        Ending::NotLaunched(why) => format!("EXECUTOR_UNAVAILABLE {}", printable(why)),
-    };
-    out.say(&format!("child    {how} after {} ms", outcome.duration_ms));
+    let after = outcome.duration_ms;
+    match failed(outcome) {
+        None => out.say(&format!("child    exited with 0 after {after} ms")),
+        // What it ends with is its own affair.
+        Some(Failed { code: Code::ChildExitNonzero, message, .. }) => {
+            out.say(&format!("child    {message} after {after} ms"));
+        }
+        Some(Failed { code, message, fix }) => {
+            out.say(&format!("child    {code} {} after {after} ms", printable(&message)));
+            out.say(&format!("  fix: {fix}"));
+        }
+    }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The tree keeps its shape: files stay short, arrows go one way, and the core has no effects.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
+use super::source::{module, rust_files};
 use super::support::manifest_dir;
 
 /// No file of the project may be longer, in lines.
@@ -82,44 +82,6 @@ const EFFECTS: [&str; 14] = [
     "jiff",
 ];
 
-/// All `.rs` files of the project below a directory, by their path from its root.
-fn rust_files(below: &str) -> Vec<(String, String)> {
-    fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
-        let Ok(entries) = std::fs::read_dir(dir) else { return };
-        for entry in entries.map(Result::unwrap) {
-            let path = entry.path();
-            let hidden = entry.file_name().to_string_lossy().starts_with('.');
-            if entry.file_type().unwrap().is_dir() {
-                // What a build leaves behind is not of the project.
-                if !hidden && !path.join("CACHEDIR.TAG").exists() && !path.ends_with("tests/data") {
-                    walk(&path, files);
-                }
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                files.push(path);
-            }
-        }
-    }
-    let mut files = Vec::new();
-    let root = manifest_dir();
-    walk(&root.join(below), &mut files);
-    files.sort();
-    let named = |path: PathBuf| {
-        let name = path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned();
-        (name, std::fs::read_to_string(path).unwrap())
-    };
-    files.into_iter().map(named).collect()
-}
-
-/// The source of one module of the library: the file of its name, or all files of its directory.
-fn sources(module: &str) -> Vec<(String, String)> {
-    let mut files = rust_files(&format!("src/{module}"));
-    let own = format!("src/{module}.rs");
-    if let Ok(text) = std::fs::read_to_string(manifest_dir().join(&own)) {
-        files.push((own, text));
-    }
-    files
-}
-
 /// The code of a file, line by line, without its comments.
 fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines().enumerate().filter_map(|(at, line)| {
@@ -176,15 +138,15 @@ fn the_core_has_no_effects() {
     assert_eq!(effects("fn f() {\n    std::fs::read(x)\n}"), ["line 2: std::fs"]);
     assert_eq!(effects("#![expect(clippy::disallowed_methods)]"), ["line 1: clippy::disallowed"]);
     assert_eq!(effects("/// As `std::fs::read` does.\nuse std::fmt;"), Vec::<String>::new());
-    for (module, _) in &ARROWS[..PURE] {
-        let files = sources(module);
-        assert!(!files.is_empty(), "{module} is a module");
+    for (name, _) in &ARROWS[..PURE] {
+        let files = module(name);
+        assert!(!files.is_empty(), "{name} is a module");
         for (path, text) in files {
             assert_eq!(effects(&text), Vec::<String>::new(), "{path} is of the core");
         }
     }
-    for (module, _) in &ARROWS[PURE..] {
-        assert!(sources(module).iter().any(|(_, text)| !effects(text).is_empty()), "{module} has effects");
+    for (name, _) in &ARROWS[PURE..] {
+        assert!(module(name).iter().any(|(_, text)| !effects(text).is_empty()), "{name} has effects");
     }
 }
 
@@ -198,11 +160,11 @@ fn arrows_go_one_way() {
     let modules: BTreeSet<&str> =
         lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
     assert_eq!(modules, ARROWS.iter().map(|(module, _)| *module).collect(), "each module has its row");
-    for (module, may) in ARROWS {
-        for (path, text) in sources(module) {
+    for (name, may) in ARROWS {
+        for (path, text) in module(name) {
             let names: Vec<&str> = named_modules(&text)
                 .into_iter()
-                .filter(|name| *name != module && !may.contains(name))
+                .filter(|named| *named != name && !may.contains(named))
                 .collect();
             assert_eq!(names, Vec::<&str>::new(), "{path} may not name these");
         }

@@ -10,6 +10,7 @@ use depute::policy::{Narrowing, Policy, with_overlays};
 use depute::runtime::Profile;
 use insta::assert_snapshot;
 
+use super::source::raised;
 use super::support::{LAB, manifest_dir, name, policy};
 
 /// Messages as they are shown, and those of each rule.
@@ -190,32 +191,6 @@ fn profiles() -> Shown {
     shown
 }
 
-/// How often the sources of the core raise each rule.
-fn raised() -> BTreeMap<String, usize> {
-    let mut rules = BTreeMap::new();
-    for part in ["capability", "definition", "policy", "runtime", "yaml.rs"] {
-        for text in sources(part) {
-            for (at, call) in text.match_indices("Problem::new(") {
-                let rest = text[at + call.len()..].trim_start();
-                let rule = rest.strip_prefix('"').and_then(|rest| rest.split_once('"'));
-                let (rule, _) =
-                    rule.unwrap_or_else(|| panic!("a rule is written where it is raised: {rest}"));
-                *rules.entry(rule.to_owned()).or_default() += 1;
-            }
-        }
-    }
-    rules
-}
-
-fn sources(part: &str) -> Vec<String> {
-    let path = manifest_dir().join("src").join(part);
-    if path.is_file() {
-        return vec![std::fs::read_to_string(path).unwrap()];
-    }
-    let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.is_file()).map(|path| std::fs::read_to_string(path).unwrap()).collect()
-}
-
 /// Raised in the sources, but no text leads there.
 const UNREACHED: [(&str, &str); 1] =
     [("yaml-alias", "an alias without its anchor is no YAML, and the anchor is refused before it")];
@@ -223,7 +198,7 @@ const UNREACHED: [(&str, &str); 1] =
 #[test]
 fn every_rule_says_what_is_wrong_where_and_what_to_do() {
     let (definitions, policies, profiles) = (definitions(), policies(), profiles());
-    let raised = raised();
+    let raised = raised(&["capability", "definition", "policy", "runtime", "yaml"]);
     assert!(raised.len() > 35 && raised["wrong-type"] > 5, "the search finds them: {raised:?}");
     for (rule, places) in &raised {
         let all = [&definitions, &policies, &profiles];
@@ -482,7 +457,7 @@ fn every_way_to_misspell_an_id_says_what_is_wrong_and_what_to_do() {
     `tool:web_fetch(domain:-)` has a malformed host; write `domain:example.com` or `domain:*.example.com`
     ");
     // The variants, as the source has them.
-    let source = &sources("capability/id.rs")[0];
+    let source = &std::fs::read_to_string(manifest_dir().join("src/capability/id.rs")).unwrap();
     let body = source.split_once("pub enum IdError {").unwrap().1.split_once("\n}").unwrap().0;
     let variants: BTreeSet<String> = body
         .lines()

@@ -110,6 +110,12 @@ impl Project {
     }
 }
 
+/// Why an outcome is no success: its code, its message and its fix.
+pub(crate) fn why(value: &serde_json::Value) -> String {
+    let text = |key: &str| value["outcome"][key].as_str().unwrap_or("nothing").to_owned();
+    format!("{} {}; {}", text("code"), text("message"), text("fix"))
+}
+
 pub(crate) fn ran(output: &Output) -> Ran {
     Ran {
         code: output.status.code().unwrap_or(-1),

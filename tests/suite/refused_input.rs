@@ -143,6 +143,7 @@ fn a_ledger_that_cannot_be_written_starts_nothing_and_loses_nothing() {
         );
         assert!(!project.root().join("started").exists(), "{what}");
         assert_eq!(std::fs::read(&segment).ok(), before, "{what}: the file is as it was");
+        super::project::redacted(&ran.stderr.replace(&ledger.display().to_string(), "LEDGER"))
     };
     let mut changed = good.clone();
     let middle = good.len() / 2;
@@ -156,7 +157,10 @@ fn a_ledger_that_cannot_be_written_starts_nothing_and_loses_nothing() {
     refused("a future version");
     std::fs::write(&segment, &good).unwrap();
     std::fs::set_permissions(&ledger, std::fs::Permissions::from_mode(0o755)).unwrap();
-    refused("a directory that others may enter");
+    insta::assert_snapshot!(refused("a directory that others may enter"), @r"
+    error[LEDGER_WRITE_FAILED]: refusing `LEDGER`: its mode 0755 lets others in; remove the group and other bits; nothing was started
+      fix: name another directory with `--ledger`, or look at this one with `depute ledger verify`
+    ");
     std::fs::set_permissions(&ledger, std::fs::Permissions::from_mode(0o700)).unwrap();
     // Mended, it goes on.
     assert_eq!(project.run(&run("policy.yaml", &TOUCH)).code, 0);

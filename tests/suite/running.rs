@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-use super::project::{Project, ran};
+use super::project::{Project, ran, why};
 
 /// A policy that lets a shell run, by name.
 const SHELL: &str = "\
@@ -204,6 +204,7 @@ fn neither_task_nor_answer_nor_talk_is_on_the_ledger() {
 #[test]
 fn a_childs_end_is_told_and_recorded() {
     let project = shell();
+    let mut whys = String::new();
     for (task, code, ending, recorded) in [
         ("exit 0", 0, "exited", "exited"),
         ("exit 3", 3, "exited", "exited"),
@@ -214,7 +215,13 @@ fn a_childs_end_is_told_and_recorded() {
         let records = project.records(&project.ledger());
         let exit = records.iter().rev().find(|record| record["kind"] == "exit").unwrap();
         assert_eq!(exit["body"]["outcome"], recorded, "{task}");
+        whys += &format!("{}\n", why(&value));
     }
+    insta::assert_snapshot!(whys, @r"
+    nothing nothing; nothing
+    CHILD_EXIT_NONZERO exited with 3; read its answer with `depute output`
+    CHILD_EXIT_NONZERO ended by signal 9; read its answer with `depute output`
+    ");
 }
 
 #[test]
@@ -225,7 +232,7 @@ fn a_deadline_ends_the_whole_group() {
     let task = "trap '' TERM; (trap '' TERM; exec 3<>alive; while :; do sleep 1; done) & exec 3<>alive; while :; do sleep 1; done";
     let (code, value) = project.json(&run(&["--task", task, "--deadline", "300ms"]));
     assert_eq!(code, 85);
-    assert_eq!(value["outcome"]["code"], "CHILD_TIMED_OUT");
+    insta::assert_snapshot!(why(&value), @"CHILD_TIMED_OUT still running at its deadline, and was ended; give it more time with `--deadline`, or less to do");
     assert!(!pipe.is_held());
 }
 
@@ -263,7 +270,8 @@ fn a_signal_to_the_broker_ends_its_child() {
         kill(nix::unistd::Pid::from_raw(broker.id() as i32), signal).unwrap();
         let ran = ran(&broker.wait_with_output().unwrap());
         let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!((ran.code, value["outcome"]["code"].as_str()), (85, Some("CHILD_CANCELLED")), "{signal}");
+        let cancelled = "CHILD_CANCELLED ended on request; run it again, if it is still wanted";
+        assert_eq!((ran.code, why(&value).as_str()), (85, cancelled), "{signal}");
         assert!(!pipe.is_held(), "{signal}");
     }
 }
@@ -500,7 +508,8 @@ fn a_runtime_that_is_only_planned_is_not_started() {
         |command| vec!["--policy", "policy.yaml", command, "reader", "--trust-workspace", "--task", "x"];
     assert_eq!(project.json(&args("plan")).0, 0);
     let (code, value) = project.json(&args("run"));
-    assert_eq!((code, value["outcome"]["code"].as_str()), (85, Some("EXECUTOR_UNAVAILABLE")));
+    assert_eq!(code, 85);
+    insta::assert_snapshot!(why(&value), @"EXECUTOR_UNAVAILABLE the runtime `pi` can only be planned yet: its output, attestation and credentials are not read yet; name another runtime with `--runtime`, or install the program that is missing");
 }
 
 #[test]
