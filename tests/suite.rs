@@ -23,6 +23,7 @@ mod suite {
     mod examples;
     mod frontmatter;
     mod gates;
+    mod init;
     mod launches;
     mod leftovers;
     mod locked;

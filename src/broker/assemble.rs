@@ -1,5 +1,6 @@
 //! Gathering what a decision rests on: the policy, the runtime's profile, the definition.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,16 @@ const PROFILES: [(&str, &str); 3] = [
 #[must_use]
 pub fn runtimes() -> [&'static str; PROFILES.len()] {
     PROFILES.map(|(name, _)| name)
+}
+
+/// The names of all profiles here, sorted: those inside this binary, and the operator's own.
+#[must_use]
+pub fn profiles(project: &Project) -> BTreeSet<String> {
+    let own = std::fs::read_dir(project.user_policy.with_file_name("runtimes"));
+    let own = own.into_iter().flatten().flatten().map(|entry| entry.path());
+    let own = own.filter(|path| path.extension().is_some_and(|e| e == "yaml"));
+    let own = own.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+    runtimes().map(str::to_owned).into_iter().chain(own).collect()
 }
 
 /// Where requests are made from.

@@ -17,6 +17,7 @@ use crate::runtime::EnvValue;
 
 use super::drive::{Driven, drive};
 use super::enter;
+use super::program::program;
 use super::sessions::answer;
 
 /// How a child ended.
@@ -219,20 +220,6 @@ fn command(plan: &Plan, report: &Path) -> io::Result<Command> {
     }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     Ok(command)
-}
-
-/// Where a program is: itself if absolute, else the first executable of that name in the child's
-/// PATH. Never the current directory.
-fn program(name: &str, path: &str) -> io::Result<PathBuf> {
-    use std::os::unix::fs::MetadataExt;
-    if name.starts_with('/') {
-        return Ok(PathBuf::from(name));
-    }
-    path.split(':')
-        .filter(|dir| dir.starts_with('/'))
-        .map(|dir| Path::new(dir).join(name))
-        .find(|file| file.metadata().is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("it is in none of {path}")))
 }
 
 /// When a process began, in clock ticks since boot; 0 where it is gone already.

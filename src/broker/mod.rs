@@ -13,16 +13,18 @@ mod enter;
 mod executor;
 mod gate;
 mod inputs;
+mod program;
 mod record;
 mod session;
 mod sessions;
 
 pub use assemble::{
-    Assembled, Place, assemble, load_policy, load_profile, policy_file, runtimes, user_policy,
+    Assembled, Place, assemble, load_policy, load_profile, policy_file, profiles, runtimes, user_policy,
 };
 pub use enter::enter;
 pub use executor::{Ending, Outcome};
 pub use gate::Terminal;
 pub use inputs::{Inputs, catalog};
+pub use program::{locate, program};
 pub use session::{Ended, Session, SessionError};
 pub use sessions::{Answer, Garbage, Waste, answers, collect};

@@ -19,6 +19,7 @@ mod plan;
 mod request;
 mod resolve;
 mod run;
+mod surroundings;
 mod trust;
 
 use std::path::PathBuf;

@@ -48,8 +48,14 @@ pub struct Prepared {
     pub directories: Vec<String>,
 }
 
-/// The PATH of every child: system directories, after those that policy adds.
-pub(crate) const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// The system directories of every child's PATH.
+const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The PATH of a child: what policy adds, then the system directories.
+#[must_use]
+pub fn child_path(added: &[String]) -> String {
+    [added, &[CHILD_PATH.to_owned()]].concat().join(":")
+}
 
 impl NodePaths {
     fn below(&self, name: &str) -> String {
@@ -131,7 +137,7 @@ impl Profile {
         let mut env: BTreeMap<String, EnvValue> =
             passed.iter().map(|name| (name.clone(), EnvValue::Passed)).collect();
         for (name, value) in [
-            ("PATH", [extra_path, &[CHILD_PATH.to_owned()]].concat().join(":")),
+            ("PATH", child_path(extra_path)),
             (NODE_VARIABLE, "1".to_owned()),
             ("LANG", "C.UTF-8".to_owned()),
             ("TERM", "dumb".to_owned()),

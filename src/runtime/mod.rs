@@ -14,7 +14,7 @@ use depute_ledger::Digest;
 
 use crate::capability::{Capability, CapabilitySet, Kind, Reach, Subsumption, ToolName};
 
-pub use expand::{EnvValue, Launch, NodePaths, Prepared};
+pub use expand::{EnvValue, Launch, NodePaths, Prepared, child_path};
 
 /// The variable that tells a child it is one. A hint for tools: nothing is granted by it.
 pub const NODE_VARIABLE: &str = "DEPUTE_NODE";
