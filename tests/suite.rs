@@ -19,6 +19,7 @@ mod suite {
     mod conformance;
     mod corpus;
     mod discovery;
+    mod doctor;
     mod evidence;
     mod examples;
     mod frontmatter;

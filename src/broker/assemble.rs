@@ -22,6 +22,9 @@ const PROFILES: [(&str, &str); 3] = [
     ("scripted", include_str!("../../policies/runtimes/scripted.yaml")),
 ];
 
+/// The strongest tier that holds here: nothing in the kernel holds a child yet.
+pub const TIER: Tier = Tier::Zero;
+
 /// The names of those.
 #[must_use]
 pub fn runtimes() -> [&'static str; PROFILES.len()] {
@@ -238,7 +241,7 @@ pub fn assemble(
         node: NodeFacts { path: "1".to_owned(), depth: 1 },
         holder: Grant { uses: policy.grant.uses.clone(), delegate: policy.grant.delegate.clone() },
         definition: fact,
-        tier: Tier::Zero,
+        tier: TIER,
         approvals,
         now_ms: host::now_ms(),
         used: Usage::default(),

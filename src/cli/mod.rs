@@ -8,6 +8,7 @@
 mod answer;
 mod check;
 mod demo;
+mod doctor;
 mod explain;
 mod gc;
 mod init;
@@ -77,6 +78,8 @@ enum Command {
     Init,
     /// Read definitions and policies as the planner would, and say what is wrong with them
     Check(check::CheckArgs),
+    /// Say what this machine and each runtime can enforce, and what is wrong with the operator's places
+    Doctor,
     /// List the definitions in force here, and what each could do
     List,
     /// Decide and print, without starting or recording anything
@@ -190,6 +193,7 @@ pub fn main() -> Exit {
         Command::Demo(args) => demo::main(&args, &mut out),
         Command::Init => init::main(&mut out),
         Command::Check(args) => check::main(&args, &cli.global, &mut out),
+        Command::Doctor => doctor::main(&cli.global, &mut out),
         Command::List => list::main(&cli.global, &mut out),
         Command::Plan(args) => plan::main(&args, &cli.global, &mut out),
         Command::Run(args) => run::main(&args, &cli.global, &mut out),

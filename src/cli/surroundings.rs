@@ -100,14 +100,17 @@ fn found(profile: &Profile, path: &str) -> Runtime {
         (Ok(program), Starts::PlannedOnly(why)) => {
             runtime(Availability::PlannedOnly, Some(program), format!("can only be planned yet: {why}"))
         }
-        (Err(error), _) => match elsewhere() {
+        (Err(error), starts) => match elsewhere() {
             Some(program) => {
                 let directory = program.parent().map(|dir| dir.display().to_string()).unwrap_or_default();
                 let message = format!("is out of a child's reach: its PATH is {path}");
                 let fix = Some(format!("add `paths: {{path: [{directory}]}}` to the policy"));
                 Runtime { fix, ..runtime(Availability::OutOfReach, Some(program), message) }
             }
-            None => runtime(Availability::Missing, None, format!("was not found: {error}")),
+            None => {
+                let planned = if *starts == Starts::Yes { "" } else { "; it can only be planned yet" };
+                runtime(Availability::Missing, None, format!("was not found: {error}{planned}"))
+            }
         },
     }
 }

@@ -128,6 +128,12 @@ impl Catalog {
         &self.candidates
     }
 
+    /// The roots of policy and user that are there and could not be looked through, each with why. While
+    /// there is one, a name that only the workspace has is refused.
+    pub fn doubts(&self) -> impl Iterator<Item = &str> {
+        self.unopened.iter().map(|(_, why)| why.as_str())
+    }
+
     /// Finds and reads what a reference names. A definition of the workspace never goes before one
     /// that policy or user provide; it is asked for as `name@workspace`.
     #[must_use]

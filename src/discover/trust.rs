@@ -35,6 +35,12 @@ pub fn is_trusted(store: &Path, directory: &Path) -> bool {
     directory.ancestors().find_map(|dir| store.directories.get(dir)) == Some(&Verdict::Trusted)
 }
 
+/// Why the store cannot be relied on, where one is there and cannot. Then nothing is trusted.
+#[must_use]
+pub fn doubt(store: &Path) -> Option<String> {
+    read(store).err().filter(|error| error.kind() != ErrorKind::NotFound).map(|error| error.to_string())
+}
+
 /// Records whether a directory is trusted: written beside the store, synced and renamed over it.
 ///
 /// # Errors

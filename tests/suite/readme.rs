@@ -97,6 +97,7 @@ fn its_json_keys_are_those_of_the_program() {
     let (_, init) = shop.json(&["init"]);
     let (_, list) = shop.json(&["list"]);
     let (_, trust) = shop.json(&["trust", "--show"]);
+    let (_, doctor) = shop.json(&["doctor"]);
     shop.json(&["run", "nobody", "--task", "x", "--runtime", "scripted"]);
     let (_, explain) = shop.json(&["explain"]);
     let (_, error) = shop.json(&["plan", "reviewer", "--task", "x"]);
@@ -107,6 +108,7 @@ fn its_json_keys_are_those_of_the_program() {
         ("`init`", &init, vec![]),
         ("`list`", &list, vec![]),
         ("`trust`", &trust, vec![]),
+        ("`doctor`", &doctor, vec![]),
         ("`explain`", &explain, vec![]),
         ("`output`", &output, vec![]),
         ("`gc`", &gc, vec![]),
