@@ -26,6 +26,7 @@ mod suite {
     mod gates;
     mod init;
     mod launches;
+    mod ledger_reading;
     mod leftovers;
     mod locked;
     mod mending;

@@ -131,10 +131,9 @@ impl Newest {
         let damaged =
             |finding: Finding| OpenError::Damaged(Box::new(finding.at(self.first, 0).in_segment(self.first)));
         let invalid = |message: &str| damaged(Finding::damage(Code::SegmentInvalid, message));
-        let mut lines = Lines::new(BufReader::new(Range::new(&self.file, 0, u64::MAX)), 0);
-        let mut line = Vec::new();
-        lines.next(&mut line).map_err(at(&self.path))?;
-        let Ok(Record { prev, seq, body: Body::Segment(segment), .. }) = decode_line(&line) else {
+        let Some(Record { prev, seq, body: Body::Segment(segment), .. }) =
+            first_record(&self.file).map_err(at(&self.path))?
+        else {
             return Err(invalid("segment does not begin with a record of what it goes on from"));
         };
         let Segment { log, previous, size } = *segment;
@@ -169,6 +168,13 @@ pub(crate) fn first_version(segment: &File) -> io::Result<Option<u64>> {
     let mut start = [0; 32];
     let n = segment.read_at(&mut start, 0)?;
     Ok(start.get(..n).and_then(version_of))
+}
+
+/// Reads the first line, where it is a record.
+pub(crate) fn first_record(segment: &File) -> io::Result<Option<Record>> {
+    let mut line = Vec::new();
+    Lines::new(BufReader::new(Range::new(segment, 0, u64::MAX)), 0).next(&mut line)?;
+    Ok(decode_line(&line).ok())
 }
 
 /// Makes a new segment that holds its first line from the moment it has a name.

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Take};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
 use std::path::{Path, PathBuf};
 
 use crate::chain::{Chain, Lines, RawLine};
@@ -18,8 +18,8 @@ use crate::head::{self, Head, State};
 use crate::key;
 use crate::layout::Layout;
 use crate::objects::{ObjectError, Objects};
-use crate::open::first_version;
-use crate::record::{LINE_LIMIT, Record, VERSION};
+use crate::open::{first_record, first_version};
+use crate::record::{Body, LINE_LIMIT, Record, VERSION};
 
 /// Why a ledger cannot be read at all.
 #[derive(Debug, thiserror::Error)]
@@ -107,6 +107,11 @@ impl Segment {
 
 impl Stream {
     pub(crate) fn open(dir: &Path) -> Result<Self, VerifyError> {
+        Self::open_last(dir, usize::MAX)
+    }
+
+    /// The last `count` segments, and at least the newest.
+    fn open_last(dir: &Path, count: usize) -> Result<Self, VerifyError> {
         let layout = Layout::new(dir);
         // `head` first: segments only grow and become more, so they then hold at least what it says.
         let head = head::read(&layout.head);
@@ -116,10 +121,42 @@ impl Stream {
             }
             _ => VerifyError::Io { path: layout.dir.clone(), source },
         })?;
-        let mut later = VecDeque::from(segments);
+        let passed_over = segments.len().saturating_sub(count.max(1));
+        let mut later: VecDeque<u64> = segments.into_iter().skip(passed_over).collect();
         let Some(first) = later.pop_front() else { return Err(VerifyError::Missing(layout.dir)) };
         let current = Segment::open(&layout, first)?;
         Ok(Self { layout, head, later, current })
+    }
+
+    /// The chain before the first line of these segments, as that line gives it.
+    fn chain(&self) -> Result<Option<Chain>, VerifyError> {
+        let Segment { first, path, file, .. } = &self.current;
+        let failed = |source| VerifyError::Io { path: path.clone(), source };
+        Ok(match first_record(file).map_err(failed)? {
+            Some(Record { prev, seq, body: Body::Segment(segment), .. }) if seq == *first => {
+                Some(Chain::resume(seq, prev, segment.log))
+            }
+            Some(_) | None => None,
+        })
+    }
+
+    /// Takes what was appended meanwhile into view, behind what was read.
+    fn refresh(&mut self, chain: &Chain) -> Result<(), VerifyError> {
+        self.head = head::read(&self.layout.head);
+        let Segment { first, path, file, lines } = &mut self.current;
+        let failed = |source| VerifyError::Io { path: path.clone(), source };
+        let from = chain.frontier().offset;
+        let len = file.metadata().map_err(failed)?.len();
+        let mut stream = file.try_clone().map_err(failed)?;
+        stream.seek(SeekFrom::Start(from)).map_err(failed)?;
+        *lines =
+            Lines::new(BufReader::with_capacity(LINE_LIMIT, stream.take(len.saturating_sub(from))), from);
+        let newest = *first;
+        let segments = self.layout.segments();
+        let segments =
+            segments.map_err(|source| VerifyError::Io { path: self.layout.dir.clone(), source })?;
+        self.later = segments.into_iter().filter(|first| *first > newest).collect();
+        Ok(())
     }
 
     /// What begins elsewhere than with line 0 is not whole.
@@ -200,9 +237,53 @@ pub struct Reader {
     key: PathBuf,
     buffer: Vec<u8>,
     done: bool,
+    failed: bool,
 }
 
 impl Reader {
+    /// Opens the last `count` segments of the ledger in directory `dir`, and at least the newest. The
+    /// link of the first of them to what is before is taken as it is written.
+    ///
+    /// # Errors
+    /// See [`VerifyError`].
+    pub fn open_last(dir: &Path, count: usize) -> Result<Self, VerifyError> {
+        let stream = Stream::open_last(dir, count)?;
+        Ok(match stream.chain()? {
+            Some(chain) => Self::of(stream, chain, None, dir),
+            None => {
+                let mut chain = Chain::new();
+                let wrong = stream.begin(&mut chain).into_iter().next();
+                Self::of(stream, chain, wrong, dir)
+            }
+        })
+    }
+
+    fn of(stream: Stream, chain: Chain, wrong: Option<Finding>, dir: &Path) -> Self {
+        Self {
+            stream,
+            chain,
+            wrong,
+            objects: Objects::new(dir),
+            key: Layout::new(dir).key,
+            buffer: Vec::new(),
+            done: false,
+            failed: false,
+        }
+    }
+
+    /// Takes what was appended since into view: the iterator goes on with it. After an error there is
+    /// nothing more.
+    ///
+    /// # Errors
+    /// See [`VerifyError`].
+    pub fn refresh(&mut self) -> Result<(), VerifyError> {
+        if self.done && !self.failed {
+            self.stream.refresh(&self.chain)?;
+            self.done = false;
+        }
+        Ok(())
+    }
+
     /// Opens the ledger in directory `dir`.
     ///
     /// # Errors
@@ -211,15 +292,7 @@ impl Reader {
         let stream = Stream::open(dir)?;
         let mut chain = Chain::new();
         let wrong = stream.begin(&mut chain).into_iter().next();
-        Ok(Self {
-            stream,
-            chain,
-            wrong,
-            objects: Objects::new(dir),
-            key: Layout::new(dir).key,
-            buffer: Vec::new(),
-            done: false,
-        })
+        Ok(Self::of(stream, chain, wrong, dir))
     }
 
     /// Reads an object of at most [`OBJECT_LIMIT`](crate::OBJECT_LIMIT) bytes and checks its
@@ -298,6 +371,7 @@ impl Iterator for Reader {
         }
         let next = self.advance().transpose();
         self.done = !matches!(next, Some(Ok(_)));
+        self.failed = matches!(next, Some(Err(_)));
         next
     }
 }

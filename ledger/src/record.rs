@@ -59,6 +59,11 @@ macro_rules! kinds {
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Body { $($(#[$meta])* $kind(Box<$kind>),)* }
 
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+        }
+
         impl Body {
             /// Returns the body's kind.
             #[must_use]

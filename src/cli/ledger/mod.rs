@@ -1,4 +1,7 @@
-//! `depute ledger`: read a ledger, without writing to it.
+//! `depute ledger`: look at a ledger. Only `rotate` writes to it.
+
+mod query;
+mod tail;
 
 use std::path::{Path, PathBuf};
 
@@ -31,16 +34,25 @@ pub(super) enum LedgerCommand {
         /// The ledger; without it, the one of `--ledger`, then this project's
         dir: Option<PathBuf>,
     },
+    /// Print the records that some conditions pick out
+    Query(query::QueryArgs),
+    /// Print the newest records, and with `--follow` those that come
+    Tail(tail::TailArgs),
 }
 
 pub(super) fn main(command: &LedgerCommand, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
-    let (LedgerCommand::Verify { dir } | LedgerCommand::Rotate { dir } | LedgerCommand::Show { dir }) =
-        command;
+    let dir = match command {
+        LedgerCommand::Verify { dir } | LedgerCommand::Rotate { dir } | LedgerCommand::Show { dir } => dir,
+        LedgerCommand::Query(args) => &args.dir,
+        LedgerCommand::Tail(args) => &args.dir,
+    };
     let dir = directory(dir.as_deref(), global)?;
     match command {
         LedgerCommand::Verify { .. } => verify_one(&dir, out),
         LedgerCommand::Rotate { .. } => rotate(&dir, out),
         LedgerCommand::Show { .. } => show(&dir, out),
+        LedgerCommand::Query(args) => query::main(args, &dir, out),
+        LedgerCommand::Tail(args) => tail::main(args, &dir, out),
     }
 }
 
@@ -142,19 +154,20 @@ fn rotate(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
 }
 
 fn show(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
-    let reader = Reader::open(dir).map_err(|error| unreadable(&error))?;
-    for line in reader {
-        let line = line.map_err(read_failure)?;
-        if out.json {
-            out.bytes(&line.bytes)?;
-            out.bytes(b"\n")?;
-        } else {
-            let text = describe(&line);
-            out.line(&printable(&text))?;
-        }
+    for line in Reader::open(dir).map_err(|error| unreadable(&error))? {
+        print(&line.map_err(read_failure)?, out)?;
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// One record: its line as it stands in the ledger, or what it says.
+fn print(line: &Line, out: &mut Output) -> Result<(), Failure> {
+    if out.json {
+        out.bytes(&line.bytes)?;
+        return Ok(out.bytes(b"\n")?);
+    }
+    Ok(out.line(&printable(&describe(line)))?)
 }
 
 fn describe(line: &Line) -> String {

@@ -1,0 +1,127 @@
+//! `depute ledger query`, `tail` and `rotate`.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use super::project::Project;
+
+const RUN: [&str; 4] = ["run", "reviewer", "--runtime", "scripted"];
+
+/// Two granted runs, one refused, one of another definition.
+fn project() -> Project {
+    let project = Project::new();
+    project.skill("reviewer", "Read").skill("deployer", "Bash").skill("reader", "Read, Grep");
+    for agent in ["reviewer", "deployer", "reader", "reviewer"] {
+        project.run(&["run", agent, "--runtime", "scripted", "--trust-workspace", "--task", "say x"]);
+    }
+    project
+}
+
+fn query(project: &Project, args: &[&str]) -> Vec<serde_json::Value> {
+    let ran = project.run(&[&["ledger", "query", "--json"], args].concat());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn kinds(records: &[serde_json::Value]) -> Vec<&str> {
+    records.iter().map(|record| record["kind"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn conditions_pick_records_out() {
+    let project = project();
+    let count = |args: &[&str]| query(&project, args).len();
+    let all = count(&[]);
+    assert_eq!(all, project.run(&["ledger", "show"]).stdout.lines().count());
+    assert_eq!(count(&["--kind", "decision"]), 4);
+    assert_eq!(count(&["--kind", "decision", "--kind", "exit"]), 7);
+    assert_eq!(count(&["--verdict", "refused"]), 1);
+    assert_eq!(count(&["--verdict", "refused", "--verdict", "granted"]), 4);
+    assert_eq!(count(&["--code", "CAPABILITY_ESCALATION"]), 1);
+    assert_eq!(count(&["--verdict", "granted", "--code", "CAPABILITY_ESCALATION"]), 0);
+    assert_eq!(count(&["--capability", "tool:grep"]), 1);
+    assert_eq!(count(&["--capability", "tool:grep", "--capability", "tool:read"]), 1);
+    assert_eq!(count(&["--capability", "tool:bash"]), 1, "where it was refused");
+    // All that happened to the nodes of a definition.
+    let reader = query(&project, &["--agent", "reader"]);
+    assert_eq!(kinds(&reader), ["decision", "spawn", "spawned", "exit"]);
+    let node = reader[0]["body"]["node"].as_str().unwrap();
+    assert_eq!(query(&project, &["--node", node]), reader);
+    assert_eq!(query(&project, &["--node", &node[..30]]), reader);
+    let writer = reader[0]["w"].as_str().unwrap();
+    assert_eq!(count(&["--writer", writer]), 6, "with its session and close");
+    // The last of them, in their order.
+    let last = query(&project, &["--kind", "decision", "--last", "2"]);
+    assert_eq!(last, query(&project, &["--kind", "decision"])[2..]);
+}
+
+#[test]
+fn times_bound_what_is_picked() {
+    let project = project();
+    let count = |args: &[&str]| query(&project, args).len();
+    let all = query(&project, &[]);
+    let middle = all[all.len() / 2]["ts"].as_str().unwrap();
+    let before = count(&["--until", middle]);
+    assert!(before > 0);
+    assert_eq!(before + count(&["--since", middle]), all.len());
+    assert_eq!((count(&["--since", "1h"]), count(&["--until", "1h"])), (all.len(), 0));
+    assert_eq!(count(&["--since", "7d", "--until", "2000-01-01T00:00:00Z"]), 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_what_is_not_there_is_said() {
+    let project = project();
+    let refused = |args: &[&str], hint: &str| {
+        let ran = project.run(&[&["ledger", "query"], args].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{args:?}");
+        assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+    };
+    refused(&["--kind", "decisions"], "did you mean `decision`?");
+    refused(&["--code", "CAPABILITY_ESCALATON"], "did you mean `CAPABILITY_ESCALATION`?");
+    refused(&["--verdict", "maybe"], "possible values: granted, held, refused");
+    refused(&["--capability", "read"], "has no namespace");
+    refused(&["--since", "yesterday"], "an age such as `2h`");
+    let none = project.run(&["ledger", "query", "--agent", "nobody"]);
+    assert_eq!((none.code, none.stdout.as_str(), none.stderr.as_str()), (0, "", "no record is so\n"));
+}
+
+#[test]
+fn a_ledger_of_several_segments_is_one() {
+    let project = project();
+    let rotate = || project.json(&["ledger", "rotate"]).1["rotated"] == true;
+    let all = query(&project, &[]).len();
+    assert!(rotate());
+    assert!(!rotate(), "there is nothing in the newest");
+    assert_eq!(query(&project, &[]).len(), all + 1);
+    project.run(&[&RUN[..], &["--trust-workspace", "--task", "say x"]].concat());
+    let (code, report) = project.json(&["ledger", "verify"]);
+    assert_eq!((code, report["segments"].as_u64()), (0, Some(2)));
+    assert_eq!(project.run(&["explain"]).code, 0, "of a line in the first");
+    // The newest lines reach back over the border where they must.
+    let tail = |n: &str| project.run(&["ledger", "tail", "-n", n]).stdout.lines().count();
+    assert_eq!([tail("0"), tail("3"), tail("9"), tail("1000")], [0, 3, 9, all + 7]);
+    let shown = project.run(&["ledger", "show"]).stdout;
+    assert!(shown.ends_with(&project.run(&["ledger", "tail", "-n", "9"]).stdout));
+}
+
+#[test]
+fn a_tail_goes_on_with_what_is_appended() {
+    let project = project();
+    let mut tail = project.command(&["ledger", "tail", "--follow", "-n", "1"]);
+    let mut tail = tail.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut until = |word: &str| {
+        // It blocks until there is a line: a tail that says nothing never ends this test well.
+        let found: Vec<String> = lines.by_ref().take_while(|line| !line.contains(word)).collect();
+        found.len()
+    };
+    assert_eq!(until("session ended"), 0, "the newest line comes first");
+    project.run(&[&RUN[..], &["--trust-workspace", "--task", "say x"]].concat());
+    assert_eq!(until("session ended"), 5, "session, decision, spawn, spawned, exit");
+    // Into the next segment too.
+    project.json(&["ledger", "rotate"]);
+    project.run(&[&RUN[..], &["--trust-workspace", "--task", "say x"]].concat());
+    assert_eq!(until("session ended"), 6);
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+}
