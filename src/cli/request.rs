@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::broker::{Place, load_policy, load_profile};
 use crate::capability::{AskedId, scope};
-use crate::discover::Catalog;
+use crate::discover::{Catalog, Site, Standing};
 use crate::exit::Exit;
 use crate::host::Project;
 use crate::plan::{
@@ -148,7 +148,8 @@ impl RequestArgs {
 /// The definition at a path: the one that discovery found there, else one that is not in force.
 fn by_path(agent: &str, policy: &Policy, place: &Place) -> Result<DefinitionRef, NoDefinitionRef> {
     let path = Path::new(agent);
-    if let Some(candidate) = Catalog::discover(policy, &place.project).at(path) {
+    let catalog = Catalog::discover(policy, &place.project);
+    if let Standing::InForce(candidate) = catalog.standing(&Site::of(path)) {
         let which = Which::At(candidate.path().display().to_string());
         return Ok(DefinitionRef { name: candidate.name.clone(), which });
     }

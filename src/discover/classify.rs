@@ -8,6 +8,7 @@ use crate::plan::Origin;
 
 use super::roots::{self, RootKind};
 use super::scan::{single, unqualified};
+use super::site::Site;
 use super::{Access, Candidate, Root};
 
 /// What a file named to `check` is taken for, by its path alone.
@@ -25,11 +26,10 @@ pub enum FileKind {
 
 /// Takes a path for what its name and directory say it is.
 #[must_use]
-pub fn classify(path: &Path) -> FileKind {
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let real = parent.canonicalize().unwrap_or_else(|_| parent.to_owned());
+pub fn classify(site: &Site) -> FileKind {
+    let real = site.directory();
     let inside = |word: &str| real.file_name().is_some_and(|name| name == word);
-    let Some(file) = path.file_name().and_then(|name| name.to_str()) else {
+    let Some(file) = site.called().file_name().and_then(|name| name.to_str()) else {
         return FileKind::Other("has a name that is not UTF-8");
     };
     let definition = |name: &str, kind, root: &Path, directory: PathBuf| match (

@@ -8,6 +8,7 @@ mod classify;
 mod index;
 pub mod roots;
 mod scan;
+mod site;
 pub mod trust;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::plan::{DefinitionFact, DefinitionRef, Origin, Which};
 
 pub use beneath::{ReadError, Root, read_regular};
 pub use classify::{FileKind, classify};
+pub use site::Site;
 
 use index::{Names, Places};
 
@@ -214,37 +216,39 @@ impl Catalog {
         self.real.get_or_init(|| Places::of(self, |path| path.canonicalize().ok()))
     }
 
-    /// The candidate at a path, where one of the roots has it: the one that is called so before one
-    /// that a link makes the same.
+    /// What a path is to this catalog: a candidate that is called so goes before one that a link makes
+    /// the same.
     #[must_use]
-    pub fn at(&self, path: &Path) -> Option<&Candidate> {
-        let as_called = std::path::absolute(path).ok()?;
-        let at = self.called().candidate(&as_called).or_else(|| {
-            let real = path.canonicalize().ok()?;
-            self.real().candidate(&real)
-        })?;
-        self.candidates.get(at)
-    }
-
-    /// Why a path below one of the roots is no definition in force, in words that follow the path.
-    /// Nothing where it is one, and where no root is above it.
-    #[must_use]
-    pub fn passed_over(&self, path: &Path) -> Option<String> {
-        if self.at(path).is_some() {
-            return None;
+    pub fn standing(&self, site: &Site) -> Standing<'_> {
+        if self.roots.is_empty() {
+            return Standing::Elsewhere;
         }
-        let as_called = std::path::absolute(path).ok()?;
-        let at = self.called().root_above(&as_called).or_else(|| {
-            let real = path.canonicalize().ok()?;
-            self.real().root_above(&real)
-        })?;
-        let (root, why) = self.roots.get(at)?;
+        let (called, real) = (site.called(), site.real());
+        let candidate = self.called().candidate(called);
+        let candidate = candidate.or_else(|| self.real().candidate(real?));
+        if let Some(candidate) = candidate.and_then(|at| self.candidates.get(at)) {
+            return Standing::InForce(candidate);
+        }
+        let root = self.called().root_above(called);
+        let root = root.or_else(|| self.real().root_above(real?));
+        let Some((root, why)) = root.and_then(|at| self.roots.get(at)) else { return Standing::Elsewhere };
         let root = printable(&root.display().to_string());
-        Some(match why {
+        Standing::PassedOver(match why {
             Some(why) => format!("is below {root}, which {why}"),
             None => format!("is not where a definition stands below {root}"),
         })
     }
+}
+
+/// What a path is to a catalog.
+#[derive(Debug)]
+pub enum Standing<'c> {
+    /// A definition in force.
+    InForce(&'c Candidate),
+    /// Below one of the roots, and no definition in force; why, in words that follow the path.
+    PassedOver(String),
+    /// Below no root.
+    Elsewhere,
 }
 
 /// What reading a candidate gives: its bytes, and the digest of its tree.

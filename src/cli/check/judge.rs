@@ -5,11 +5,11 @@ use std::path::Path;
 
 use depute_ledger::Digest;
 
-use crate::broker::{load_policy, load_profile, runtimes};
+use crate::broker::{load_policy, load_profile, profiles};
 use crate::capability::{AskedId, Capability, CapabilitySet, DefinitionName, ToolName, vocabulary};
 use crate::definition::{Definition, MAX_FILE, mends};
 use crate::diagnostic::{Diagnostic, Problem};
-use crate::discover::{self, Candidate, Catalog, FileKind, read_regular};
+use crate::discover::{self, Candidate, Catalog, FileKind, Site, Standing, read_regular};
 use crate::host::{self, Project};
 use crate::plan::{Code, ceiling, undeclared};
 use crate::policy::{Policy, PolicyTest, TestOutcome};
@@ -61,36 +61,36 @@ impl Judge {
         &self.project
     }
 
-    pub(super) fn subject(&self, path: &Path) -> Subject {
+    pub(super) fn subject(&self, site: &Site) -> Subject {
+        let standing = self.catalog.standing(site);
         // What discovery has found is judged as it was found.
-        if let Some(candidate) = self.catalog.at(path) {
+        if let Standing::InForce(candidate) = standing {
             return Subject::Definition(candidate.clone());
         }
-        match discover::classify(path) {
+        match (discover::classify(site), standing) {
             // Where discovery looks and has found none, the planner knows of none.
-            FileKind::Definition(candidate) => match self.catalog.passed_over(path) {
-                None => Subject::Definition(candidate),
-                Some(why) => {
-                    let problem = Problem::new("not-in-force", 0..0, why)
-                        .fix("put it into `skills/NAME/SKILL.md` or `agents/NAME.md` of a root");
-                    Subject::Nothing(candidate.kind.as_str(), Code::UnknownDefinition, problem)
-                }
-            },
-            FileKind::Policy => Subject::Policy,
-            FileKind::Profile => Subject::Profile,
-            FileKind::Other(why) => {
+            (FileKind::Definition(candidate), Standing::PassedOver(why)) => {
+                let problem = Problem::new("not-in-force", 0..0, why)
+                    .fix("put it into `skills/NAME/SKILL.md` or `agents/NAME.md` of a root");
+                Subject::Nothing(candidate.kind.as_str(), Code::UnknownDefinition, problem)
+            }
+            (FileKind::Definition(candidate), _) => Subject::Definition(candidate),
+            (FileKind::Policy, _) => Subject::Policy,
+            (FileKind::Profile, _) => Subject::Profile,
+            (FileKind::Other(why), _) => {
                 let problem = Problem::new("not-a-definition", 0..0, why).fix("rename it, or leave it out");
                 Subject::Nothing("other", Code::DefinitionUnreadable, problem)
             }
         }
     }
 
-    pub(super) fn examine(&self, path: &Path) -> Report {
+    pub(super) fn examine(&self, site: &Site) -> Report {
+        let path = site.path();
         let read = |kind, code, judge: &dyn Fn(&[u8]) -> Report| match read_regular(path, MAX_FILE) {
             Ok(source) => judge(&source),
             Err(error) => self.refused(path, kind, code, &[], io_problem(&error)),
         };
-        match self.subject(path) {
+        match self.subject(site) {
             Subject::Definition(candidate) => self.definition(path, &candidate),
             Subject::Policy => read("policy", "POLICY_INVALID", &|source| self.policy_file(path, source)),
             Subject::Profile => read("runtime", "PROFILE_INVALID", &|source| match Profile::read(source) {
@@ -253,15 +253,9 @@ fn run_test(
 
 /// The tools that the profiles name, the operator's own among them.
 fn tools_of_runtimes(project: &Project) -> BTreeSet<ToolName> {
-    let own = std::fs::read_dir(project.user_policy.with_file_name("runtimes"));
-    let own = own.into_iter().flatten().flatten().map(|entry| entry.path());
-    let own = own.filter(|path| path.extension().is_some_and(|e| e == "yaml"));
-    let own = own.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
-    runtimes()
-        .map(str::to_owned)
-        .into_iter()
-        .chain(own)
-        .filter_map(|name| load_profile(&name, project).ok())
+    profiles(project)
+        .iter()
+        .filter_map(|name| load_profile(name, project).ok())
         .flat_map(|profile| profile.tools.into_iter().map(|(name, _)| name))
         .collect()
 }

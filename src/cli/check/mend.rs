@@ -1,13 +1,13 @@
 //! `--fix`: show the changes that would help, and make them.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::capability::ToolName;
 use crate::cli::Failure;
 use crate::cli::output::Output;
 use crate::definition::{MAX_FILE, mends};
 use crate::diagnostic::printable;
-use crate::discover::read_regular;
+use crate::discover::{Site, read_regular};
 use crate::durable;
 
 use super::judge::{Judge, Subject};
@@ -29,8 +29,8 @@ pub(super) fn main(
     out: &mut Output,
 ) -> Result<bool, Failure> {
     let mut changes = Vec::new();
-    for path in files.iter().flatten() {
-        changes.extend(change(path, args, judge, out));
+    for site in files.iter().flatten() {
+        changes.extend(change(site, args, judge, out));
     }
     let asked = match changes.len() {
         0 => {
@@ -51,8 +51,9 @@ pub(super) fn main(
 }
 
 /// What would be made of one file, shown. Nothing where it is in order, or cannot be helped.
-fn change(path: &Path, args: &CheckArgs, judge: &Judge, out: &mut Output) -> Option<Change> {
-    let Subject::Definition(candidate) = judge.subject(path) else { return None };
+fn change(site: &Site, args: &CheckArgs, judge: &Judge, out: &mut Output) -> Option<Change> {
+    let Subject::Definition(candidate) = judge.subject(site) else { return None };
+    let path = site.path();
     // Read as the planner reads it: through no link that leads out of its root.
     let before = candidate.root.read(&candidate.directory.join(&candidate.file)).ok()?;
     let known = |name: &ToolName| judge.knows(name);

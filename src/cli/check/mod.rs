@@ -164,7 +164,7 @@ fn examine(files: &[Found], judge: &Judge) -> Vec<Report> {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(file) = files.get(at) else { return done };
             let report = match file {
-                Ok(path) => judge.examine(path),
+                Ok(site) => judge.examine(site),
                 Err((path, error)) => judge.unseen(path, error),
             };
             done.push((at, report));

@@ -1,7 +1,6 @@
 //! `--overlay`: give definitions that declare no tools a ceiling in the operator's policy.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use clap::ValueEnum;
 
@@ -11,7 +10,7 @@ use crate::cli::output::{Output, words};
 use crate::cli::{Failure, Global};
 use crate::definition::{Ceiling, Definition, MAX_FILE};
 use crate::diagnostic::{Diagnostic, printable};
-use crate::discover::{self, read_regular};
+use crate::discover::{self, Site, read_regular};
 use crate::durable;
 use crate::exit::Exit;
 use crate::policy::{DelegateCeiling, Overlay, with_overlays};
@@ -45,8 +44,8 @@ pub(super) fn main(
     let before = read_regular(&place, MAX_FILE)?;
     let mut overlays: Vec<Overlay> = Vec::new();
     let mut seen = BTreeSet::new();
-    for path in files.iter().flatten() {
-        let Some(overlay) = overlay(path, suggested, judge) else { continue };
+    for site in files.iter().flatten() {
+        let Some(overlay) = overlay(site, suggested, judge) else { continue };
         // Copies of one definition are one.
         if !seen.insert((overlay.definition.to_string(), overlay.digest.to_hex())) {
             continue;
@@ -55,7 +54,10 @@ pub(super) fn main(
             let rest =
                 if args.allow_widening { "" } else { ", so it is not made without `--allow-widening`" };
             let ids = words(&overlay.uses.texts());
-            out.say(&format!("{}: lets it use {ids}: WIDENS{rest}", printable(&path.display().to_string())));
+            out.say(&format!(
+                "{}: lets it use {ids}: WIDENS{rest}",
+                printable(&site.path().display().to_string())
+            ));
             if !args.allow_widening {
                 continue;
             }
@@ -80,8 +82,8 @@ pub(super) fn main(
 
 /// The overlay for a definition that declares nothing. Where its author perhaps meant a key to, the
 /// file is to be mended instead.
-fn overlay(path: &Path, suggested: Suggested, judge: &Judge) -> Option<Overlay> {
-    let Subject::Definition(candidate) = judge.subject(path) else { return None };
+fn overlay(site: &Site, suggested: Suggested, judge: &Judge) -> Option<Overlay> {
+    let Subject::Definition(candidate) = judge.subject(site) else { return None };
     let (bytes, digest) = discover::load(&candidate).ok()?;
     let definition = Definition::read(bytes, candidate.kind, candidate.name).ok()?;
     let Ceiling::Undeclared(undeclared) = definition.ceiling() else { return None };

@@ -1,9 +1,12 @@
 //! Which files there are to look at.
 
 use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::FileType;
 use std::path::{Path, PathBuf};
 
 use crate::cli::Failure;
+use crate::discover::{Site, roots};
 use crate::exit::Exit;
 
 /// How deep directories are looked through.
@@ -17,70 +20,69 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
             Failure::new(Exit::Internal, "IO", format!("`{}` cannot be read: {error}", path.display()))
                 .fix("name files or directories that are there")
         })?;
-        if metadata.is_dir() { walk(path, 0, &mut files) } else { files.push(Ok(path.clone())) }
+        let site = Site::of(path);
+        if metadata.is_dir() { walk(&site, 0, &mut files) } else { files.push(Ok(site)) }
     }
-    // One path is never walked twice.
+    // One path is never walked twice. Links are kept: two names of one file are two definitions.
     if paths.len() > 1 {
         let mut seen = BTreeSet::new();
-        files.retain(|file| seen.insert(identity(file.as_ref().unwrap_or_else(|(path, _)| path))));
+        files.retain(|file| {
+            let called = match file {
+                Ok(site) => site.called().to_owned(),
+                Err((path, _)) => Site::of(path).called().to_owned(),
+            };
+            seen.insert(called)
+        });
     }
     Ok(files)
 }
 
-/// The path that makes a file one. Links are kept: two names of one file are two definitions.
-fn identity(path: &Path) -> PathBuf {
-    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    // `..` after a link is not what it looks like.
-    let upward = whole.components().any(|part| part == std::path::Component::ParentDir);
-    let real = upward.then(|| whole.canonicalize().ok()).flatten();
-    real.unwrap_or(whole)
-}
-
 /// A file to look at, or a place that could not be looked at.
-pub(super) type Found = Result<PathBuf, (PathBuf, std::io::Error)>;
+pub(super) type Found = Result<Site, (PathBuf, std::io::Error)>;
 
 /// Files below a directory that look like definitions or policies. What lies beside a `SKILL.md`
 /// belongs to it and is not looked through. What cannot be looked at is reported, and stops nothing.
-fn walk(directory: &Path, depth: usize, files: &mut Vec<Found>) {
-    let entries = std::fs::read_dir(directory).and_then(|entries| {
-        entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()
-    });
-    let mut entries = match entries {
+fn walk(directory: &Site, depth: usize, files: &mut Vec<Found>) {
+    let mut entries = match entries(directory.path()) {
         Ok(entries) => entries,
-        Err(error) => return files.push(Err((directory.to_owned(), error))),
+        Err(error) => return files.push(Err((directory.path().to_owned(), error))),
     };
-    entries.sort();
-    let inside = |word: &str| directory.file_name().is_some_and(|name| name == word);
-    let is_root = inside("agents") || inside("skills");
+    entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    let inside = |word: &str| directory.path().file_name().is_some_and(|name| name == word);
+    let is_root = roots::kind_of(directory.called()).is_some();
+    let site = |name: &OsStr, kind: &FileType| match kind.is_symlink() {
+        true => Site::of(&directory.path().join(name)),
+        false => directory.entry(name),
+    };
     // In a root such a file has no directory of its own, and hides nothing.
-    if !is_root && let Some(definition) = entries.iter().find(|path| is_definition(path)) {
-        return files.push(Ok(definition.clone()));
+    if !is_root && let Some((name, kind)) = entries.iter().find(|(name, _)| is_definition(name)) {
+        return files.push(Ok(site(name, kind)));
     }
-    for path in entries {
-        let yaml = path.extension().is_some_and(|e| e == "yaml" || e == "yml");
-        let wanted = is_definition(&path)
-            || is_root && path.extension().is_some_and(|e| e == "md")
-            || yaml && (inside("policies") || inside("runtimes") || named(&path, "policy.yaml"));
-        let kind = match path.symlink_metadata() {
-            Ok(metadata) => metadata.file_type(),
-            Err(error) => {
-                files.push(Err((path, error)));
-                continue;
-            }
-        };
+    for (name, kind) in entries {
+        let extension = Path::new(&name).extension();
+        let yaml = extension.is_some_and(|e| e == "yaml" || e == "yml");
+        let wanted = is_definition(&name)
+            || is_root && extension.is_some_and(|e| e == "md")
+            || yaml && (inside("policies") || inside("runtimes") || named(&name, "policy.yaml"));
         if wanted {
-            files.push(Ok(path));
+            files.push(Ok(site(&name, &kind)));
         } else if kind.is_symlink() && is_root {
-            linked(path, files);
-        } else if kind.is_dir() && !named(&path, ".git") && !named(&path, "node_modules") {
+            linked(directory.path().join(&name), files);
+        } else if kind.is_dir() && !named(&name, ".git") && !named(&name, "node_modules") {
             if depth < MAX_DEPTH {
-                walk(&path, depth + 1, files);
+                walk(&site(&name, &kind), depth + 1, files);
             } else {
                 let error = std::io::Error::other(format!("it is more than {MAX_DEPTH} directories down"));
-                files.push(Err((path, error)));
+                files.push(Err((directory.path().join(&name), error)));
             }
         }
     }
+}
+
+/// The names in a directory, and what each is; links are not followed.
+fn entries(directory: &Path) -> std::io::Result<Vec<(OsString, FileType)>> {
+    let entries = std::fs::read_dir(directory)?;
+    entries.map(|entry| entry.and_then(|entry| Ok((entry.file_name(), entry.file_type()?)))).collect()
 }
 
 /// A link in a root: the definition in the directory that it leads to. Links are followed nowhere
@@ -90,16 +92,17 @@ fn linked(link: PathBuf, files: &mut Vec<Found>) {
         Err(error) => files.push(Err((link, error))),
         Ok(metadata) if metadata.is_dir() => {
             let definition = ["SKILL.md", "AGENT.md"].map(|name| link.join(name));
-            files.extend(definition.into_iter().find(|path| path.symlink_metadata().is_ok()).map(Ok));
+            let definition = definition.into_iter().find(|path| path.symlink_metadata().is_ok());
+            files.extend(definition.map(|path| Ok(Site::of(&path))));
         }
         Ok(_) => {}
     }
 }
 
-fn named(path: &Path, name: &str) -> bool {
-    path.file_name().is_some_and(|own| own.eq_ignore_ascii_case(name))
+fn named(file: &OsStr, name: &str) -> bool {
+    file.eq_ignore_ascii_case(name)
 }
 
-fn is_definition(path: &Path) -> bool {
-    named(path, "SKILL.md") || named(path, "AGENT.md")
+fn is_definition(file: &OsStr) -> bool {
+    named(file, "SKILL.md") || named(file, "AGENT.md")
 }
