@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the module that the others ask")]
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -55,6 +55,12 @@ pub fn cores() -> usize {
 #[must_use]
 pub fn uid() -> u32 {
     nix::unistd::geteuid().as_raw()
+}
+
+/// Says a line on standard error. Where nobody reads it any more it is lost, and nothing else is: a
+/// child does not lose its broker because nobody listens.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Makes this process fit to hold what its children must not have.

@@ -7,7 +7,8 @@
     clippy::indexing_slicing,
     clippy::string_slice,
     clippy::disallowed_methods,
-    reason = "a test reads its data from disk, and one that fails should stop where it fails"
+    clippy::print_stdout,
+    reason = "a test reads its data from disk, says what it skips, and stops where it fails"
 )]
 
 mod suite {

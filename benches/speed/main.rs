@@ -5,7 +5,8 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
-    reason = "a benchmark that cannot be made ends"
+    clippy::print_stdout,
+    reason = "a benchmark that cannot be made ends, and prints what it finds"
 )]
 
 mod check;

@@ -235,7 +235,7 @@ async fn pass_on(stream: Option<impl AsyncRead + Unpin>) {
     let Some(mut stream) = stream else { return };
     let mut chunk = vec![0_u8; 16 * 1024];
     let (mut line, mut total) = (Vec::new(), 0_usize);
-    let say = |line: &[u8]| eprintln!("| {}", printable(&String::from_utf8_lossy(line)));
+    let say = |line: &[u8]| host::say(&format!("| {}", printable(&String::from_utf8_lossy(line))));
     while let Ok(read) = stream.read(&mut chunk).await {
         if read == 0 {
             break;
@@ -255,6 +255,6 @@ async fn pass_on(stream: Option<impl AsyncRead + Unpin>) {
         say(&line);
     }
     if total > MAX_TALK {
-        eprintln!("| … {total} bytes in all");
+        host::say(&format!("| … {total} bytes in all"));
     }
 }

@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use crate::capability::scope::is_hidden;
 use crate::diagnostic::printable;
 use crate::exit::Exit;
+use crate::host;
 
 use super::{Color, Failure};
 
@@ -31,7 +32,7 @@ pub(super) enum Tone {
 
 impl Output {
     pub(super) fn new(json: bool, quiet: bool, color: Color) -> Self {
-        let no_color = crate::host::env_var("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let no_color = host::env_var("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colour = match color {
             Color::Always => true,
             Color::Never => false,
@@ -106,7 +107,7 @@ impl Output {
     pub(super) fn say(&mut self, text: &str) {
         if !self.quiet {
             let _ = self.flush();
-            eprintln!("{text}");
+            host::say(text);
         }
     }
 
@@ -117,15 +118,12 @@ impl Output {
         }
         let _ = self.flush();
         if let Some(at) = &failure.at {
-            return eprintln!("{}", at.render(failure.code, self.colour));
+            return host::say(&at.render(failure.code, self.colour));
         }
-        eprintln!(
-            "{} {}",
-            self.paint(Tone::Bad, &format!("error[{}]:", failure.code)),
-            printable(&failure.message)
-        );
+        let code = self.paint(Tone::Bad, &format!("error[{}]:", failure.code));
+        host::say(&format!("{code} {}", printable(&failure.message)));
         if let Some(fix) = &failure.fix {
-            eprintln!("  fix: {}", printable(fix));
+            host::say(&format!("  fix: {}", printable(fix)));
         }
     }
 

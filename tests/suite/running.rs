@@ -366,6 +366,27 @@ fn the_exit_code_does_not_depend_on_a_reader() {
     }
 }
 
+/// What a child says, and what is said about it, may find no reader: it is not worth a child without
+/// its broker.
+#[test]
+fn talk_that_nobody_reads_ends_nothing() {
+    let project = shell();
+    let unheard = |args: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        project.command(args).stderr(writer).output().unwrap()
+    };
+    let task = "echo up >&2; echo down >&2; touch ended; echo done";
+    let output = unheard(&run(&["--task", task]));
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"done\n".as_slice()));
+    assert!(project.root().join("ended").exists());
+    let records = project.records(&project.ledger());
+    assert!(records.iter().any(|record| record["kind"] == "exit"), "its end is recorded: {records:?}");
+    assert_eq!(unheard(&["check", "nothing-of-this-name"]).status.code(), Some(1));
+    assert_eq!(unheard(&["--policy", "nowhere.yaml", "list"]).status.code(), Some(82));
+    assert_eq!(unheard(&["no-such-command"]).status.code(), Some(2));
+}
+
 #[test]
 fn malformed_ids_and_answers_are_on_the_ledger_as_keyed_digests_only() {
     let project = shell();
