@@ -42,9 +42,11 @@ mod suite {
     mod refused_grants;
     mod refused_input;
     mod refused_requests;
+    mod requests;
     mod rights;
     mod roots;
     mod running;
+    mod scopes;
     mod source;
     mod support;
 }

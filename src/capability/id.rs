@@ -128,7 +128,7 @@ impl IdError {
                     None => format!("the namespaces are {}", NAMESPACES.join(", ")).into(),
                 };
             }
-            Self::EmptyName => "write a name after the `:`",
+            Self::EmptyName => "write the name",
             Self::NameStart(_) => "begin the name with a letter or a digit",
             Self::NameCharacter(_) => "keep to letters, digits, `.`, `_` and `-`",
             Self::TwoParts(form) => return format!("write `{form}`").into(),

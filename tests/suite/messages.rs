@@ -438,7 +438,7 @@ fn every_way_to_misspell_an_id_says_what_is_wrong_and_what_to_do() {
     `read` has no namespace; write `tool:` or another namespace before it
     `tol:read` has the unknown namespace `tol`; did you mean `tool:`?
     `zzz:read` has the unknown namespace `zzz`; the namespaces are tool, mcp, ext, skill, agent, workspace
-    `tool:` has an empty name; write a name after the `:`
+    `tool:` has an empty name; write the name
     `tool:.x` has a name that begins with '.'; begin the name with a letter or a digit
     `tool:a b` holds ' ' in a name; keep to letters, digits, `.`, `_` and `-`
     `mcp:server` has one part of two; write `mcp:<server>/<tool>`

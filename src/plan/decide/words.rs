@@ -33,5 +33,7 @@ pub(super) fn shell_word(text: &str) -> String {
 
 /// A name that a program may be told, and a record may hold.
 pub(super) fn is_plain_name(text: &str) -> bool {
-    text.len() <= 128 && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:/@".contains(c))
+    !text.is_empty()
+        && text.len() <= 128
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:/@".contains(c))
 }
