@@ -13,7 +13,11 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// Where it is there already, or cannot be written.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    write_with(path, content, 0o600)
+}
+
+fn write_with(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(content)?;
     file.sync_all()
 }
@@ -26,6 +30,20 @@ pub fn replace(place: &Path, content: &[u8]) -> io::Result<()> {
     let fresh = fresh(place);
     write_new(&fresh, content)?;
     std::fs::rename(&fresh, place)?;
+    sync_directory(place)
+}
+
+/// Puts a file that others may read into its place, over what is there.
+///
+/// # Errors
+/// Where it cannot be written; then the place is as it was.
+pub fn publish(place: &Path, content: &[u8]) -> io::Result<()> {
+    let fresh = fresh(place);
+    let written = write_with(&fresh, content, 0o666).and_then(|()| std::fs::rename(&fresh, place));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+    written?;
     sync_directory(place)
 }
 

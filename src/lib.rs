@@ -6,8 +6,8 @@
 //! situation, has it decided, puts the decision on a [ledger](depute_ledger), and starts nothing but
 //! a plan that is recorded there. [`cli`] is argument in, result out.
 //!
-//! Pure: [`capability`], [`definition`], [`policy`], [`runtime`], [`plan`], [`yaml`], [`diagnostic`],
-//! [`nearest`], [`exit`]. With effects: [`host`], [`durable`], [`discover`], [`broker`],
+//! Pure: [`capability`], [`definition`], [`policy`], [`runtime`], [`plan`], [`schema`], [`shape`],
+//! [`yaml`], [`diagnostic`], [`nearest`], [`exit`]. With effects: [`host`], [`durable`], [`discover`], [`broker`],
 //! [`scripted`], [`cli`].
 
 pub mod broker;
@@ -23,5 +23,7 @@ pub mod nearest;
 pub mod plan;
 pub mod policy;
 pub mod runtime;
+pub mod schema;
 pub mod scripted;
+pub mod shape;
 pub mod yaml;

@@ -13,6 +13,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, options};
 
 use crate::diagnostic::Problem;
 use crate::nearest::nearest;
+use crate::shape::Shape;
 
 /// The deepest nesting of lists and maps.
 pub const MAX_DEPTH: usize = 16;
@@ -294,30 +295,28 @@ fn is_number(text: &str) -> bool {
 pub struct Fields<'n> {
     entries: Vec<(&'n Entry, bool)>,
     span: Range<usize>,
-    what: &'static str,
-    known: Vec<&'static str>,
+    shape: &'static Shape,
 }
 
 impl<'n> Fields<'n> {
-    /// The entries of a map.
+    /// The entries of a map of this shape.
     ///
     /// # Errors
     /// Where the node is no map.
-    pub fn of(node: &'n Node, what: &'static str) -> Result<Self, Problem> {
+    pub fn of(node: &'n Node, shape: &'static Shape) -> Result<Self, Problem> {
         let Value::Map(entries) = &node.value else {
-            return Err(wrong_type(node, what, Type::Map));
+            return Err(wrong_type(node, shape.what, Type::Map));
         };
         Ok(Self {
             entries: entries.iter().map(|entry| (entry, false)).collect(),
             span: node.span.start..node.span.start + 1,
-            what,
-            known: Vec::new(),
+            shape,
         })
     }
 
-    /// The value of a key, where it is written.
+    /// The value of a key, where it is written. A key that the shape does not name is never there.
     pub fn optional(&mut self, key: &'static str) -> Option<&'n Node> {
-        self.known.push(key);
+        self.shape.fields.iter().find(|field| field.name == key)?;
         let (entry, taken) = self.entries.iter_mut().find(|(entry, _)| entry.key == key)?;
         *taken = true;
         Some(&entry.value)
@@ -328,7 +327,7 @@ impl<'n> Fields<'n> {
     /// # Errors
     /// Where it is not written.
     pub fn required(&mut self, key: &'static str) -> Result<&'n Node, Problem> {
-        let (span, what) = (self.span.clone(), self.what);
+        let (span, what) = (self.span.clone(), self.shape.what);
         if let Some(node) = self.optional(key) {
             return Ok(node);
         }
@@ -350,13 +349,20 @@ impl<'n> Fields<'n> {
         let Some((entry, _)) = self.entries.iter().find(|(_, taken)| !taken) else {
             return Ok(());
         };
-        let message = format!("`{}` is not a key of {}", entry.key, self.what);
+        let message = format!("`{}` is not a key of {}", entry.key, self.shape.what);
         let problem = Problem::new("unknown-key", entry.key_span.clone(), message);
-        Err(match nearest(&entry.key, self.known.iter().copied()) {
+        let known: Vec<&str> = self.shape.fields.iter().map(|field| field.name).collect();
+        Err(match nearest(&entry.key, known.iter().copied()) {
             Some(near) => problem.fix(format!("did you mean `{near}`?")),
-            None => problem.fix(format!("the keys are {}", self.known.join(", "))),
+            None => problem.fix(format!("the keys are {}", known.join(", "))),
         })
     }
+}
+
+/// Whether a map has a key, where a node is a map at all.
+#[must_use]
+pub fn has_key(node: &Node, key: &str) -> bool {
+    matches!(&node.value, Value::Map(entries) if entries.iter().any(|entry| entry.key == key))
 }
 
 /// The type that a key takes.

@@ -47,6 +47,7 @@ mod suite {
     mod roots;
     mod running;
     mod scopes;
+    mod schema;
     mod source;
     mod support;
 }

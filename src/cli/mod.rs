@@ -11,8 +11,8 @@ mod demo;
 mod doctor;
 mod explain;
 mod gc;
+mod r#gen;
 mod init;
-
 mod ledger;
 mod list;
 mod output;
@@ -99,6 +99,9 @@ enum Command {
     /// Read a ledger
     #[command(subcommand)]
     Ledger(ledger::LedgerCommand),
+    /// Make what others need of this program
+    #[command(subcommand)]
+    Gen(r#gen::GenCommand),
     /// Be the scripted agent: tries the steps on standard input
     #[command(hide = true)]
     ScriptedAgent {
@@ -203,6 +206,7 @@ pub fn main() -> Exit {
         Command::Gc(args) => gc::main(&args, &mut out),
         Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
         Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),
+        Command::Gen(command) => r#gen::main(&command, &mut out),
         Command::Enter { broker, report, program, argv } => {
             Ok(crate::broker::enter(broker, &report, &program, &argv))
         }

@@ -10,6 +10,7 @@ mod narrow;
 mod overlays;
 mod own_tests;
 mod read;
+mod shape;
 mod write;
 
 use std::borrow::Cow;
@@ -27,7 +28,8 @@ pub use locked::Widening;
 pub use narrow::Narrowing;
 pub use overlays::with_overlays;
 pub use own_tests::{Expect, PolicyTest, TestOutcome};
-pub use read::{duration_text, parse_duration};
+pub use read::{NEVER_PASSED, NEVER_PASSED_PREFIXES, VERSION, duration_text, parse_duration};
+pub use shape::{POLICY, WORKSPACE_POLICY};
 pub use write::quoted;
 
 /// The policy in force where there is none.

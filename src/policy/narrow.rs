@@ -8,10 +8,8 @@
 use crate::capability::CapabilitySet;
 use crate::diagnostic::Problem;
 
+use super::shape::{POLICY, WORKSPACE_POLICY};
 use super::{DelegateCeiling, Key, Limits, Overlay, Paths, Policy, Quota};
-
-/// Keys that no narrowing policy may state.
-const WIDENING: [&str; 4] = ["runtime", "subsumption", "locked", "tests"];
 
 /// A policy as it stands inside a workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +24,9 @@ impl Narrowing {
     /// As [`Policy::read`], and for a key that could widen.
     pub fn read(source: &[u8]) -> Result<Self, Problem> {
         let policy = Policy::read_layer(source)?;
-        if let Some(key) = WIDENING.into_iter().find(|key| policy.lines.contains_key(*key)) {
+        let narrows = |key: &str| WORKSPACE_POLICY.fields.iter().any(|field| field.name == key);
+        let widening = POLICY.fields.iter().map(|field| field.name).filter(|key| !narrows(key));
+        if let Some(key) = widening.into_iter().find(|key| policy.lines.contains_key(*key)) {
             let at = policy.key_starts.get(key).copied().unwrap_or(0);
             return Err(Problem::new(
                 "only-narrows",

@@ -40,6 +40,9 @@ pub enum Expect {
 }
 
 impl Expect {
+    /// Every verdict.
+    pub const ALL: [Self; 3] = [Self::Granted, Self::Held, Self::Refused];
+
     /// The word for it.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -10,7 +10,10 @@ use crate::runtime::Tier;
 use crate::yaml::{self, Fields, Node, Type, Value, boolean, list, text, whole};
 
 use super::own_tests::{Expect, PolicyTest};
-use super::{Accept, DelegateCeiling, Key, Limits, Overlay, Paths, Policy, Quota};
+use super::{Accept, DelegateCeiling, Key, Limits, Overlay, Paths, Policy, Quota, shape};
+
+/// The version of the format that is read.
+pub const VERSION: u64 = 1;
 
 /// The largest policy, in bytes.
 pub(super) const MAX_POLICY: usize = 256 * 1024;
@@ -27,7 +30,7 @@ const DEFAULT_LIMITS: Limits = Limits {
 };
 
 /// Variables whose names begin so change what common programs load or run.
-const NEVER_PASSED_PREFIXES: [&str; 12] = [
+pub const NEVER_PASSED_PREFIXES: [&str; 12] = [
     "LD_",
     "DYLD_",
     "BASH_",
@@ -44,7 +47,7 @@ const NEVER_PASSED_PREFIXES: [&str; 12] = [
 
 /// Variables that are set by us or change what common programs load or run. No policy passes them;
 /// the list cannot be complete, so a name is passed only by being written out.
-const NEVER_PASSED: [&str; 18] = [
+pub const NEVER_PASSED: [&str; 18] = [
     "PATH",
     "HOME",
     "TMPDIR",
@@ -82,7 +85,7 @@ impl Policy {
 
     fn read_as(source: &[u8], written: Written) -> Result<Self, Problem> {
         let root = root(source)?;
-        let mut fields = Fields::of(&root, "a policy")?;
+        let mut fields = Fields::of(&root, &shape::POLICY)?;
         yaml::version_1(fields.required("version")?, "policy")?;
         let (default_runtime, default_model) =
             fields.optional("runtime").map_or(Ok((None, None)), runtime)?;
@@ -229,7 +232,7 @@ fn grant(node: &Node, what: &'static str, wildcards: Wildcards) -> Result<Grant,
         let both = ids(node, what, wildcards)?;
         return Ok(Grant { uses: both.clone(), delegate: both });
     }
-    let mut fields = Fields::of(node, what)?;
+    let mut fields = Fields::of(node, &shape::GRANT)?;
     let grant = Grant {
         uses: ids(fields.required("use")?, "`use`", wildcards)?,
         delegate: ids(fields.required("delegate")?, "`delegate`", wildcards)?,
@@ -239,10 +242,11 @@ fn grant(node: &Node, what: &'static str, wildcards: Wildcards) -> Result<Grant,
 }
 
 fn limits(node: &Node, unstated: Limits) -> Result<Limits, Problem> {
-    let mut fields = Fields::of(node, "`limits`")?;
+    let mut fields = Fields::of(node, &shape::LIMITS)?;
     let mut limits = unstated;
-    let small =
-        |node: &Node, what: &str| whole(node, what, 1_000_000).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let small = |node: &Node, what: &str| {
+        whole(node, what, shape::MOST).map(|n| u32::try_from(n).unwrap_or(u32::MAX))
+    };
     if let Some(node) = fields.optional("depth") {
         limits.depth = small(node, "`depth`")?;
     }
@@ -259,7 +263,7 @@ fn limits(node: &Node, unstated: Limits) -> Result<Limits, Problem> {
         limits.child_deadline_ms = duration(node)?;
     }
     if let Some(node) = fields.optional("tokens") {
-        limits.tokens = quota(node, |node| whole(node, "`tokens`", 1 << 50))?;
+        limits.tokens = quota(node, |node| whole(node, "`tokens`", shape::MOST_TOKENS))?;
     }
     if let Some(node) = fields.optional("usd") {
         limits.micro_usd = quota(node, micro_usd)?;
@@ -322,7 +326,7 @@ fn micro_usd(node: &Node) -> Result<u64, Problem> {
 }
 
 fn runtime(node: &Node) -> Result<(Option<String>, Option<String>), Problem> {
-    let mut fields = Fields::of(node, "`runtime`")?;
+    let mut fields = Fields::of(node, &shape::RUNTIME)?;
     let optional = |node: Option<&Node>, what: &str| match node {
         None | Some(Node { value: Value::Null, .. }) => Ok(None),
         Some(node) => text(node, what).map(|text| Some(text.to_owned())),
@@ -340,17 +344,17 @@ fn tier(node: &Node) -> Result<Tier, Problem> {
             text(node, "`tier`")?
         }
     };
-    Tier::parse(word).ok_or_else(|| yaml::unknown_value(node, "`tier`", word, &["0", "F", "K", "N", "C"]))
+    Tier::parse(word).ok_or_else(|| yaml::unknown_value(node, "`tier`", word, &Tier::ALL.map(Tier::as_str)))
 }
 
 fn accept(node: &Node) -> Result<Accept, Problem> {
-    let mut fields = Fields::of(node, "an entry of `accept`")?;
+    let mut fields = Fields::of(node, &shape::ACCEPT)?;
     let accept = Accept {
         id: id(fields.required("id")?, Wildcards::Refused)?,
         why: {
             let kind = fields.required("as")?;
-            if text(kind, "`as`")? != "advisory" {
-                return Err(yaml::unknown_value(kind, "`as`", text(kind, "`as`")?, &["advisory"]));
+            if text(kind, "`as`")? != shape::ADVISORY {
+                return Err(yaml::unknown_value(kind, "`as`", text(kind, "`as`")?, &[shape::ADVISORY]));
             }
             text(fields.required("why")?, "`why`")?.to_owned()
         },
@@ -400,7 +404,7 @@ fn absolute(node: &Node) -> Result<String, Problem> {
 }
 
 fn paths(node: &Node) -> Result<Paths, Problem> {
-    let mut fields = Fields::of(node, "`paths`")?;
+    let mut fields = Fields::of(node, &shape::PATHS)?;
     let mut read =
         |key| fields.optional(key).map_or(Ok(Vec::new()), |node| each(node, "a list of paths", absolute));
     let paths =
@@ -427,7 +431,8 @@ fn overlays(node: &Node) -> Result<Vec<Overlay>, Problem> {
 }
 
 fn overlay(node: &Node) -> Result<Overlay, Problem> {
-    let mut fields = Fields::of(node, "an overlay")?;
+    let one = yaml::has_key(node, "allow");
+    let mut fields = Fields::of(node, if one { &shape::OVERLAY_ALLOW } else { &shape::OVERLAY_RIGHTS })?;
     let name = fields.required("definition")?;
     let digest = fields.required("digest")?;
     let definition = definition_name(name, "`definition`")?;
@@ -436,15 +441,16 @@ fn overlay(node: &Node) -> Result<Overlay, Problem> {
         Problem::new("malformed-digest", digest.span.clone(), format!("`{written}` is no digest"))
             .fix("copy it from `depute check`: `sha256:` and 64 hex digits")
     })?;
-    let (uses, delegate) = match fields.optional("allow") {
-        Some(allow) => (ids(allow, "`allow`", Wildcards::Refused)?, DelegateCeiling::Unstated),
-        None => (
+    let (uses, delegate) = if one {
+        (ids(fields.required("allow")?, "`allow`", Wildcards::Refused)?, DelegateCeiling::Unstated)
+    } else {
+        (
             ids(fields.required("use")?, "`use`", Wildcards::Refused)?,
             match fields.optional("delegate") {
                 Some(node) => DelegateCeiling::Stated(ids(node, "`delegate`", Wildcards::Allowed)?),
                 None => DelegateCeiling::Unstated,
             },
-        ),
+        )
     };
     fields.finish()?;
     Ok(Overlay { definition, digest, uses, delegate })
@@ -515,9 +521,9 @@ fn locked(node: &Node) -> Result<BTreeSet<Key>, Problem> {
 }
 
 fn test(node: &Node) -> Result<PolicyTest, Problem> {
-    let mut fields = Fields::of(node, "a test")?;
+    let mut fields = Fields::of(node, &shape::TEST)?;
     let name = text(fields.required("name")?, "`name`")?.to_owned();
-    let mut request = Fields::of(fields.required("request")?, "`request`")?;
+    let mut request = Fields::of(fields.required("request")?, &shape::REQUEST)?;
     let texts = |node: &Node| {
         list(node, "a list of capabilities")?
             .iter()
@@ -539,14 +545,11 @@ fn test(node: &Node) -> Result<PolicyTest, Problem> {
         .map_or(Ok(CapabilitySet::empty()), |node| ids(node, "`approved`", Wildcards::Refused))?;
     request.finish()?;
     let expect_node = fields.required("expect")?;
-    let expect = match text(expect_node, "`expect`")? {
-        "granted" => Expect::Granted,
-        "held" => Expect::Held,
-        "refused" => Expect::Refused,
-        other => {
-            return Err(yaml::unknown_value(expect_node, "`expect`", other, &["granted", "held", "refused"]));
-        }
-    };
+    let word = text(expect_node, "`expect`")?;
+    let expect = Expect::ALL.into_iter().find(|expect| expect.as_str() == word);
+    let expect = expect.ok_or_else(|| {
+        yaml::unknown_value(expect_node, "`expect`", word, &Expect::ALL.map(Expect::as_str))
+    })?;
     let code = fields.optional("code").map(|node| text(node, "`code`").map(str::to_owned)).transpose()?;
     fields.finish()?;
     Ok(PolicyTest { name, agent, uses, delegate, runtime, approved, expect, code, span: node.span.clone() })

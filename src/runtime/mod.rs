@@ -7,6 +7,7 @@
 
 mod expand;
 mod read;
+mod shape;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,8 @@ use depute_ledger::Digest;
 use crate::capability::{Capability, CapabilitySet, Kind, Reach, Subsumption, ToolName};
 
 pub use expand::{EnvValue, Launch, NodePaths, Prepared, child_path};
+pub use read::VERSION;
+pub use shape::PROFILE;
 
 /// The variable that tells a child it is one. A hint for tools: nothing is granted by it.
 pub const NODE_VARIABLE: &str = "DEPUTE_NODE";
@@ -53,10 +56,13 @@ impl Tier {
         }
     }
 
+    /// Every tier, the weakest first.
+    pub const ALL: [Self; 5] = [Self::Zero, Self::F, Self::K, Self::N, Self::C];
+
     /// Reads the letter.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Zero, Self::F, Self::K, Self::N, Self::C].into_iter().find(|tier| tier.as_str() == text)
+        Self::ALL.into_iter().find(|tier| tier.as_str() == text)
     }
 }
 

@@ -6,7 +6,10 @@ use crate::capability::{ToolName, vocabulary};
 use crate::diagnostic::Problem;
 use crate::yaml::{self, Fields, Node, Type, Value, boolean, list, text};
 
-use super::{BodyBy, ExitMeaning, Files, Find, ModelForm, OutputForm, Piece, Profile, Starts, TaskBy, Tool};
+use super::{Files, Find, Piece, Profile, Starts, Tool, shape};
+
+/// The version of the format that is read.
+pub const VERSION: u64 = 1;
 
 /// The placeholders that argv and env may hold.
 const PLACEHOLDERS: [&str; 9] =
@@ -19,7 +22,7 @@ impl Profile {
     /// The first [`Problem`]: not YAML, an unknown key, a wrong type, an unknown placeholder.
     pub fn read(source: &[u8]) -> Result<Self, Problem> {
         let root = yaml::parse(yaml::utf8(source)?, 0)?;
-        let mut fields = Fields::of(&root, "a runtime profile")?;
+        let mut fields = Fields::of(&root, &shape::PROFILE)?;
         yaml::version_1(fields.required("version")?, "profile")?;
         let profile = Self {
             runtime: text(fields.required("runtime")?, "`runtime`")?.to_owned(),
@@ -37,30 +40,14 @@ impl Profile {
             env: env(fields.required("env")?)?,
             keys: texts(fields.required("keys")?, "`keys`")?,
             config_files: texts(fields.required("config_files")?, "`config_files`")?,
-            body: choice(
-                fields.required("body")?,
-                "`body`",
-                &[("file", BodyBy::File), ("unused", BodyBy::Unused)],
-            )?,
-            task: choice(fields.required("task")?, "`task`", &[("stdin", TaskBy::Stdin)])?,
-            model: choice(
-                fields.required("model")?,
-                "`model`",
-                &[("none", ModelForm::None), ("provider/model", ModelForm::ProviderSlashModel)],
-            )?,
+            body: choice(fields.required("body")?, "`body`", shape::BODY)?,
+            task: choice(fields.required("task")?, "`task`", shape::TASK)?,
+            model: choice(fields.required("model")?, "`model`", shape::MODEL)?,
             mcp: optional_text(fields.required("mcp")?, "`mcp`")?,
-            output: choice(
-                fields.required("output")?,
-                "`output`",
-                &[("text", OutputForm::Text), ("json-lines", OutputForm::JsonLines)],
-            )?,
+            output: choice(fields.required("output")?, "`output`", shape::OUTPUT)?,
             attestation: optional_text(fields.required("attestation")?, "`attestation`")?,
             usage: optional_text(fields.required("usage")?, "`usage`")?,
-            exit: choice(
-                fields.required("exit")?,
-                "`exit`",
-                &[("code", ExitMeaning::Code), ("events", ExitMeaning::Events)],
-            )?,
+            exit: choice(fields.required("exit")?, "`exit`", shape::EXIT)?,
             cannot: map(fields.required("cannot")?, "`cannot`")?,
             source: source.to_vec(),
         };
@@ -106,18 +93,14 @@ fn tools(node: &Node) -> Result<Vec<(ToolName, Tool)>, Problem> {
                 )
                 .fix(format!("write `{name}`")));
             }
-            let mut fields = Fields::of(&entry.value, "a tool")?;
+            let mut fields = Fields::of(&entry.value, &shape::TOOL)?;
             let native = fields.required("native")?;
-            let stated = |key: &str| matches!(&entry.value.value, Value::Map(keys) if keys.iter().any(|k| k.key == key));
+            let stated = |key: &str| yaml::has_key(&entry.value, key);
             let tool = Tool {
                 native: text(native, "`native`")?.to_owned(),
                 scopes: fields.optional("scopes").map_or(Ok(false), |node| boolean(node, "`scopes`"))?,
                 files: match fields.optional("files") {
-                    Some(node) => choice(
-                        node,
-                        "`files`",
-                        &[("workspace", Files::Workspace), ("whole-disk", Files::WholeDisk)],
-                    )?,
+                    Some(node) => choice(node, "`files`", shape::FILES)?,
                     None => Files::None,
                 },
                 runs_programs: fields
@@ -175,14 +158,15 @@ fn piece(node: &Node) -> Result<Piece, Problem> {
     if let Value::List(_) = &node.value {
         return Ok(Piece::Always(arguments(node)?));
     }
-    let mut fields = Fields::of(node, "a piece of `argv`")?;
-    let each = fields.optional("each_tool");
-    let piece = match each {
-        Some(each) => Piece::EachTool(arguments(each)?),
-        None => Piece::ByTools {
+    let each = yaml::has_key(node, "each_tool");
+    let mut fields = Fields::of(node, if each { &shape::EACH_TOOL } else { &shape::BY_TOOLS })?;
+    let piece = if each {
+        Piece::EachTool(arguments(fields.required("each_tool")?)?)
+    } else {
+        Piece::ByTools {
             some: arguments(fields.required("some_tools")?)?,
             none: arguments(fields.required("no_tools")?)?,
-        },
+        }
     };
     fields.finish()?;
     Ok(piece)

@@ -51,6 +51,11 @@ fn every_example_is_in_order_and_shows_both_sides() {
         assert!(count(Expect::Granted) >= 1 && count(Expect::Refused) >= 2, "{name}");
         assert!(policy.tests.iter().all(|test| test.expect == Expect::Granted || test.code.is_some()));
         assert!(readme.contains(&format!("(examples/{name}.yaml)")), "{name} is not in the README");
+        // Where an editor looks for the schema, from the file's own directory.
+        let first = text(name).lines().next().unwrap().to_owned();
+        let schema = first.strip_prefix("# yaml-language-server: $schema=").unwrap();
+        let schema = manifest_dir().join("policies/examples").join(schema).canonicalize().unwrap();
+        assert_eq!(schema, manifest_dir().join("policies/schema/policy.json").canonicalize().unwrap());
     }
 }
 

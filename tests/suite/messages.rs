@@ -307,7 +307,7 @@ fn every_rule_says_what_is_wrong_where_and_what_to_do() {
     unknown-key
       policy.yaml:3:1: `gate` is not a key of a policy; did you mean `gates`?
     unknown-key
-      policy.yaml:3:1: `colour` is not a key of a policy; the keys are version, runtime, grant, gates, limits, tier, accept, env, paths, roots, overlays, inline, subsumption, universal, locked, tests
+      policy.yaml:3:1: `colour` is not a key of a policy; the keys are version, grant, gates, limits, runtime, tier, accept, env, paths, roots, overlays, inline, subsumption, universal, locked, tests
     wrong-type
       policy.yaml:3:8: `gates` is a list, not text; write it as `[…]`
     wrong-type

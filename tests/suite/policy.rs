@@ -7,7 +7,7 @@ use depute::runtime::Tier;
 use super::support::{Case, placed};
 
 fn read(body: &str) -> String {
-    let source = format!("version: 1\ngrant: []\n{body}\n");
+    let source = whole(body);
     match Policy::read(source.as_bytes()) {
         Ok(_) => "fine".to_owned(),
         Err(problem) => placed("p.yaml", source.as_bytes(), problem),
@@ -42,49 +42,65 @@ fn what_is_written_is_what_is_read() {
     assert_eq!(policy.tier, Tier::K);
 }
 
+fn whole(body: &str) -> String {
+    format!("version: 1\ngrant: []\n{body}\n")
+}
+
+const DIGEST: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+
+/// Policies that are refused, each for one thing.
+pub(crate) fn not_to_be_said() -> Vec<String> {
+    let digest = DIGEST;
+    let overlay = format!("{{definition: a, digest: '{digest}', allow: [tool:read]}}");
+    let bodies = [
+        "gate: [tool:bash]",
+        "limits: {dept: 1}",
+        "limits: {depth: 1_000}",
+        "limits: {depth: -1}",
+        "limits: {deadline: 10}",
+        "limits: {usd: 1.2345678}",
+        "gates: [tool:b*]",
+        "gates: [bash]",
+        "gates: [tool:run_shell_command]",
+        "gates: tool:bash",
+        "gates: [~]",
+        "gates: [tool:read(../x)]",
+        "gates: [mcp:*/x]",
+        "accept: [{id: tool:*, as: advisory, why: x}]",
+        "accept: [{id: tool:bash, as: kernel, why: x}]",
+        "accept: [{id: tool:bash, as: advisory}]",
+        "env: [PATH]",
+        "env: [LD_PRELOAD]",
+        "env: [\"A*\"]",
+        "roots: [skills]",
+        "roots: [/a/../b]",
+        "tier: Z",
+        "inline: maybe",
+        "subsumption: {bash: [read_file]}",
+        "overlays: [{definition: a, digest: abc, allow: []}]",
+        &format!("overlays: [{overlay}, {overlay}]"),
+        &format!("overlays: [{{definition: a, digest: '{digest}', allow: [agent:*]}}]"),
+        "locked: [gate]",
+        "locked: [gates, runtime]",
+        "locked: [locked]",
+        "locked: [colours]",
+        "locked: gates",
+        "tests: [{name: x, request: {use: []}, expect: yes}]",
+        "tests: [{name: x, request: {use: []}, expect: allowed}]",
+        "grant: [tool:read]",
+        "x: &a 1",
+    ];
+    bodies.map(whole).to_vec()
+}
+
 #[test]
 fn what_it_may_not_say_has_a_place() {
-    let digest = format!("sha256:{}", "0".repeat(64));
-    let overlay = format!("{{definition: a, digest: '{digest}', allow: [tool:read]}}");
-    let found = [
-        read("gate: [tool:bash]"),
-        read("limits: {dept: 1}"),
-        read("limits: {depth: 1_000}"),
-        read("limits: {depth: -1}"),
-        read("limits: {deadline: 10}"),
-        read("limits: {usd: 1.2345678}"),
-        read("gates: [tool:b*]"),
-        read("gates: [bash]"),
-        read("gates: [tool:run_shell_command]"),
-        read("gates: tool:bash"),
-        read("gates: [~]"),
-        read("gates: [tool:read(../x)]"),
-        read("gates: [mcp:*/x]"),
-        read("accept: [{id: tool:*, as: advisory, why: x}]"),
-        read("accept: [{id: tool:bash, as: kernel, why: x}]"),
-        read("accept: [{id: tool:bash, as: advisory}]"),
-        read("env: [PATH]"),
-        read("env: [LD_PRELOAD]"),
-        read("env: [\"A*\"]"),
-        read("roots: [skills]"),
-        read("roots: [/a/../b]"),
-        read("tier: Z"),
-        read("inline: maybe"),
-        read("subsumption: {bash: [read_file]}"),
-        read("overlays: [{definition: a, digest: abc, allow: []}]"),
-        read(&format!("overlays: [{overlay}, {overlay}]")),
-        read(&format!("overlays: [{{definition: a, digest: '{digest}', allow: [agent:*]}}]")),
-        read("locked: [gate]"),
-        read("locked: [gates, runtime]"),
-        read("locked: [locked]"),
-        read("locked: [colours]"),
-        read("locked: gates"),
-        read("tests: [{name: x, request: {use: []}, expect: yes}]"),
-        read("tests: [{name: x, request: {use: []}, expect: allowed}]"),
-        read("grant: [tool:read]"),
-        read("x: &a 1"),
-    ]
-    .join("\n");
+    let overlay = format!("{{definition: a, digest: '{DIGEST}', allow: [tool:read]}}");
+    let said = |source: &String| match Policy::read(source.as_bytes()) {
+        Ok(_) => "fine".to_owned(),
+        Err(problem) => placed("p.yaml", source.as_bytes(), problem),
+    };
+    let found = not_to_be_said().iter().map(said).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(found, @r"
     p.yaml:3:1: `gate` is not a key of a policy; did you mean `gates`?
     p.yaml:3:10: `dept` is not a key of `limits`; did you mean `depth`?

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use depute::schema::Document;
+
 /// A temporary project with home, configuration and state of its own.
 pub(crate) struct Project {
     scratch: tempfile::TempDir,
@@ -125,6 +127,14 @@ pub(crate) fn ran(output: &Output) -> Ran {
 }
 
 pub(crate) fn write(path: &Path, content: impl AsRef<[u8]>) {
+    if path.extension().is_some_and(|extension| extension == "yaml") {
+        let document = match path.parent().and_then(Path::file_name) {
+            Some(parent) if parent == "runtimes" => Document::Runtime,
+            Some(parent) if parent == ".depute" => Document::WorkspacePolicy,
+            _ => Document::Policy,
+        };
+        super::schema::is_never_stricter(document, content.as_ref());
+    }
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
 }

@@ -12,7 +12,10 @@ use depute::plan::{
 };
 use depute::policy::Policy;
 use depute::runtime::{NodePaths, Profile, Tier};
+use depute::schema::Document;
 use depute_ledger::Digest;
+
+use super::schema::is_never_stricter;
 
 /// A runtime that can be told everything, so that each check can be met alone.
 pub(crate) const LAB: &str = "\
@@ -141,11 +144,13 @@ pub(crate) fn builtin() -> Subsumption {
 }
 
 pub(crate) fn policy(text: &str) -> Policy {
+    is_never_stricter(Document::Policy, text.as_bytes());
     Policy::read(text.as_bytes())
         .unwrap_or_else(|problem| panic!("{}", Diagnostic::new("policy.yaml", text.as_bytes(), problem)))
 }
 
 pub(crate) fn profile(text: &str) -> Profile {
+    is_never_stricter(Document::Runtime, text.as_bytes());
     Profile::read(text.as_bytes())
         .unwrap_or_else(|problem| panic!("{}", Diagnostic::new("profile.yaml", text.as_bytes(), problem)))
 }
