@@ -39,6 +39,7 @@ mod suite {
     mod profiles;
     mod project;
     mod readme;
+    mod reference;
     mod refused_grants;
     mod refused_input;
     mod refused_requests;

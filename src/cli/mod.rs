@@ -15,6 +15,7 @@ mod r#gen;
 mod init;
 mod ledger;
 mod list;
+mod manual;
 mod output;
 mod plan;
 mod request;
@@ -25,7 +26,7 @@ mod trust;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::capability::Capability;
 use crate::diagnostic::Diagnostic;
@@ -45,6 +46,7 @@ struct Cli {
 
 /// Options that every command takes.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 struct Global {
     /// The policy; without it, the operator's for this directory, then the user's, then the built-in
     #[arg(long, global = true, value_name = "FILE")]
@@ -183,11 +185,13 @@ impl From<Box<Diagnostic>> for Failure {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> Exit {
-    let cli = match Cli::try_parse() {
+    let mut command = manual::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Done };
-            let _ = error.print();
+            let _ = error.format(&mut command).print();
             return exit;
         }
     };
