@@ -47,8 +47,8 @@ mod suite {
     mod rights;
     mod roots;
     mod running;
-    mod scopes;
     mod schema;
+    mod scopes;
     mod source;
     mod support;
 }

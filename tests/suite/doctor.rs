@@ -130,7 +130,7 @@ fn where_nothing_is_yet_nothing_is_a_problem_and_nothing_is_made() {
 fn where_all_is_in_order_it_says_what_it_found_and_changes_nothing() {
     let project = in_order();
     let before = everything(&project);
-    let code = assert_said!(&project, &["doctor"], @r"
+    let code = assert_said!(&project, &["doctor"], @r#"
     ok       policy            …/config/depute/policy.yaml, in order
     ok       tier              0: nothing in the kernel holds a child; what does is its runtime's own flags
     ok       runtime command   /bin/sh can be started
@@ -141,9 +141,9 @@ fn where_all_is_in_order_it_says_what_it_found_and_changes_nothing() {
     ok       configuration     …/config/depute, uid ME, mode 0700
     ok       state             …/state/depute, uid ME, mode 0700
     ok       trust             …/shop is trusted: its definitions may be spawned
-    ok       ledger            …/state/depute/projects/shop-KEY/ledger, intact, 7 lines
+    ok       ledger            …/state/depute/projects/shop-KEY/ledger, its newest lines intact
     no problem, N notes
-    ");
+    "#);
     assert_eq!(code, 0);
     assert_eq!(everything(&project), before);
 }
@@ -152,7 +152,7 @@ fn where_all_is_in_order_it_says_what_it_found_and_changes_nothing() {
 fn a_policy_that_cannot_be_read_is_a_problem_and_the_rest_is_still_measured() {
     let project = in_order();
     write(&project.config().join("policy.yaml"), "version: 1\ngrants: [tool:read]\n");
-    let code = assert_said!(&project, &["doctor"], @r"
+    let code = assert_said!(&project, &["doctor"], @r#"
     problem  policy            …/config/depute/policy.yaml:2:1 `grants` is not a key of a policy
                                fix: did you mean `grant`?
     ok       runtime command   /bin/sh can be started
@@ -161,9 +161,9 @@ fn a_policy_that_cannot_be_read_is_a_problem_and_the_rest_is_still_measured() {
     ok       configuration     …/config/depute, uid ME, mode 0700
     ok       state             …/state/depute, uid ME, mode 0700
     ok       trust             …/shop is trusted: its definitions may be spawned
-    ok       ledger            …/state/depute/projects/shop-KEY/ledger, intact, 7 lines
+    ok       ledger            …/state/depute/projects/shop-KEY/ledger, its newest lines intact
     1 problem, N notes
-    ");
+    "#);
     assert_eq!(code, 82);
     // A named one goes before it, and has to be in order too.
     project.write("named.yaml", "version: 1\n");

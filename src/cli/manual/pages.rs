@@ -98,7 +98,7 @@ tests, and profiles as `run` reads them. A directory is looked through for defin
 profiles.
 
 `--fix` shows, then makes, those changes of form that let a file be read and cannot widen what it \
-declares. `--overlay` gives definitions that declare nothing a ceiling in the operator's policy.",
+declares. What would widen it is marked WIDENS, and made only with `--allow-widening`. `--overlay` gives definitions that declare nothing a ceiling in the operator's policy.",
         examples: &[
             Example(
                 "Everything of this project and the policy beside it",
@@ -126,6 +126,30 @@ Nothing is granted by being listed: what a definition would get is what `plan` s
         exits: Exits::These(&[Exit::Done, Exit::Internal, Exit::Invalid]),
         files: DECISION,
         see: &["check", "plan", "trust"],
+    },
+    Page {
+        command: "doctor",
+        about: "\
+Looks at what runs would rest on, and changes nothing: what the kernel offers, which runtimes are here \
+and whether they can be started or only planned, the policy in force, the directories of configuration \
+and state, the ledger, the trust of this directory, and the names of keys that no policy passes on. \
+Each line is ok, a note, or a problem with its fix.
+
+It measures; it does not promise. What the kernel offers and nothing uses yet is said to be so.",
+        examples: &[
+            Example("Is everything in order here?", "depute doctor"),
+            Example("Only what is a problem, by a program", "depute doctor --json"),
+        ],
+        exits: Exits::These(&[
+            Exit::Done,
+            Exit::Internal,
+            Exit::Invalid,
+            Exit::Ledger,
+            Exit::NotEnforceable,
+            Exit::LaunchFailed,
+        ]),
+        files: RUN,
+        see: &["init", "check", "ledger verify"],
     },
     Page {
         command: "plan",
@@ -284,14 +308,15 @@ first line that is none.",
         command: "ledger",
         about: "\
 The ledger is a list of records, each linked to the one before by its digest, with the inputs of every \
-decision stored beside them. These commands read it and never write to it; a copy elsewhere does as well.",
+decision stored beside them. These commands read it, and a copy elsewhere does as well; only `rotate` \
+writes to it.",
         examples: &[
             Example("What was decided and done here", "depute ledger show"),
             Example("Is all of it intact?", "depute ledger verify"),
         ],
         exits: Exits::These(&[Exit::Done, Exit::Internal, Exit::Ledger]),
         files: &[LEDGER],
-        see: &["ledger verify", "ledger show", "explain"],
+        see: &["ledger verify", "ledger show", "ledger query", "ledger tail", "explain"],
     },
     Page {
         command: "ledger verify",
@@ -316,11 +341,59 @@ Prints a line for each record: its number, the time, its kind, and what was deci
 is damaged; those before it are what was written.",
         examples: &[
             Example("All of it", "depute ledger show"),
-            Example("The refusals, by a program", "depute ledger show --json | grep '\"refused\"'"),
+            Example("For a program, byte for byte", "depute ledger show --json"),
         ],
         exits: Exits::These(&[Exit::Done, Exit::Internal, Exit::Ledger]),
         files: &[LEDGER],
-        see: &["ledger verify", "explain"],
+        see: &["ledger query", "ledger tail", "ledger verify", "explain"],
+    },
+    Page {
+        command: "ledger query",
+        about: "\
+Prints the records for which all conditions hold; a condition that is given twice holds for either \
+value, and `--capability` for all. `--agent` and `--node` pick out everything that happened to a node: \
+its decision, the answers to its gates, its start and its end. The output is that of `ledger show`.
+
+It reads the ledger once, in bounded memory. A kind or code that does not exist is an error, and never \
+an empty result.",
+        examples: &[
+            Example("What was refused in the last day", "depute ledger query --verdict refused --since 1d"),
+            Example("Everything that the reviewer did", "depute ledger query --agent reviewer"),
+            Example(
+                "Where a shell was asked for, as JSON",
+                "depute ledger query --kind decision --capability tool:bash --json",
+            ),
+        ],
+        exits: Exits::These(&[Exit::Done, Exit::Internal, Exit::Usage, Exit::Ledger]),
+        files: &[LEDGER],
+        see: &["ledger show", "ledger tail", "explain"],
+    },
+    Page {
+        command: "ledger tail",
+        about: "\
+Prints the newest records, and with `--follow` those that are appended from then on, until it is \
+interrupted. It reads no more of a long ledger than it needs, never prints a record that is only half \
+written, and goes on into the next segment.",
+        examples: &[
+            Example("The ten newest", "depute ledger tail"),
+            Example("What happens now, as JSON", "depute ledger tail --follow -n 0 --json"),
+        ],
+        exits: Exits::These(&[Exit::Done, Exit::Internal, Exit::Usage, Exit::Ledger]),
+        files: &[LEDGER],
+        see: &["ledger show", "ledger query"],
+    },
+    Page {
+        command: "ledger rotate",
+        about: "\
+Closes the newest segment of the ledger and begins another one, as happens by itself when a segment has \
+reached 64 MiB. A closed segment is never written again, so it can be copied away for good; the chain \
+runs through all of them, and all must stay where they are to be verified.
+
+A segment that holds nothing yet is not closed.",
+        examples: &[Example("Close it before a backup", "depute ledger rotate")],
+        exits: Exits::These(&[Exit::Done, Exit::Internal, Exit::Ledger]),
+        files: &[LEDGER],
+        see: &["ledger verify", "ledger tail"],
     },
     Page {
         command: "gen",
