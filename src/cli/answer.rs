@@ -3,8 +3,8 @@
 use std::io::IsTerminal;
 
 use clap::Args;
-use depute_ledger::Reader;
 use depute_ledger::record::{Body, OutputRef};
+use depute_ledger::{OpenError, Reader};
 use uuid::Uuid;
 
 use crate::broker::{Answer, answers};
@@ -49,11 +49,11 @@ pub(super) fn main(args: &OutputArgs, global: &Global, out: &mut Output) -> Resu
         )
         .fix("name the ledger of that run with `--ledger`"));
     };
+    let unread = |error: OpenError| {
+        Failure::new(Exit::Ledger, "LEDGER_UNREADABLE", error.to_string()).fix(ledger::READ)
+    };
     let reader = Reader::open(&dir).map_err(|error| ledger::unreadable(&error))?;
-    let checked = match reader
-        .keyed_digest(&content)
-        .map_err(|error| Failure::new(Exit::Ledger, "LEDGER_UNREADABLE", error.to_string()))?
-    {
+    let checked = match reader.keyed_digest(&content).map_err(unread)? {
         Some(digest) if digest != recorded.digest => return Err(differs()),
         Some(_) => true,
         None => false,

@@ -28,6 +28,7 @@ pub(super) fn main(args: &TrustArgs, out: &mut Output) -> Result<Exit, Failure> 
     let project = match &args.dir {
         Some(dir) => Project::of(dir).map_err(|error| {
             Failure::new(Exit::Internal, "IO", format!("`{}` cannot be looked at: {error}", dir.display()))
+                .fix("name a directory that is there")
         })?,
         None => Project::here()?,
     };

@@ -64,13 +64,17 @@ pub(super) fn directory(named: Option<&Path>, global: &Global) -> Result<PathBuf
     }
 }
 
+/// What to do about a ledger that the system does not let us read.
+pub(super) const READ: &str = "let this user read it, or name another ledger";
+
 /// A line that cannot be read. The lines before it are what was written.
 pub(super) fn read_failure(error: ReadError) -> Failure {
-    if let ReadError::Damaged(finding) = error {
-        return Failure::new(Exit::Ledger, "LEDGER_DAMAGED", finding.message)
-            .fix("`depute ledger verify` lists all that is damaged; the lines before it are intact");
+    match error {
+        ReadError::Access(error) => unreadable(&error),
+        ReadError::Damaged(finding) => Failure::new(Exit::Ledger, "LEDGER_DAMAGED", finding.message)
+            .fix("`depute ledger verify` lists all that is damaged; the lines before it are intact"),
+        _ => Failure::new(Exit::Internal, "LEDGER_UNREADABLE", error.to_string()).fix(READ),
     }
-    Failure::new(Exit::Internal, "LEDGER_UNREADABLE", error.to_string())
 }
 
 pub(super) fn unreadable(error: &VerifyError) -> Failure {
@@ -78,7 +82,12 @@ pub(super) fn unreadable(error: &VerifyError) -> Failure {
     if let Some(source) = std::error::Error::source(error) {
         message = format!("{message}: {source}");
     }
-    Failure::new(Exit::Internal, "LEDGER_UNREADABLE", message)
+    let fix = match error {
+        VerifyError::Missing(_) => "name the directory of a ledger; `depute run` makes this project's",
+        VerifyError::Version { .. } => "use the depute that wrote it, or a newer one",
+        VerifyError::Io { .. } | VerifyError::Unsafe { .. } | _ => READ,
+    };
+    Failure::new(Exit::Internal, "LEDGER_UNREADABLE", message).fix(fix)
 }
 
 /// Verifies and prints what was found.
