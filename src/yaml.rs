@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use granit_parser::{Event, Parser, ScalarStyle, Span, options};
@@ -332,7 +333,8 @@ impl<'n> Fields<'n> {
             return Ok(node);
         }
         // A misspelt key is the likelier cause than a forgotten one.
-        let unread = self.entries.iter().filter(|(_, taken)| !taken).map(|(entry, _)| entry);
+        let known = |key: &str| self.shape.fields.iter().any(|field| field.name == key);
+        let unread = self.entries.iter().map(|(entry, _)| entry).filter(|entry| !known(&entry.key));
         if let Some(entry) = unread.into_iter().find(|entry| nearest(&entry.key, [key]).is_some()) {
             let message = format!("`{}` is not a key of {what}", entry.key);
             return Err(Problem::new("unknown-key", entry.key_span.clone(), message)
@@ -354,8 +356,17 @@ impl<'n> Fields<'n> {
         let known: Vec<&str> = self.shape.fields.iter().map(|field| field.name).collect();
         Err(match nearest(&entry.key, known.iter().copied()) {
             Some(near) => problem.fix(format!("did you mean `{near}`?")),
-            None => problem.fix(format!("the keys are {}", known.join(", "))),
+            None => problem.fix(format!("the keys{} are {}", self.of_version(), known.join(", "))),
         })
+    }
+
+    /// The version that the map itself says it is of, in words: others may have more keys.
+    fn of_version(&self) -> String {
+        let version = self.entries.iter().find(|(entry, _)| entry.key == "version");
+        match version.map(|(entry, _)| &entry.value.value) {
+            Some(Value::Number(number)) => format!(" of version {number}"),
+            _ => String::new(),
+        }
     }
 }
 
@@ -421,20 +432,27 @@ pub fn utf8(source: &[u8]) -> Result<&str, Problem> {
     })
 }
 
-/// The version of a format of ours.
+/// The version that a file says it is of. It is asked for before any other key, so that what a newer
+/// version has brought is not taken for a mistake.
 ///
 /// # Errors
-/// For every version but 1.
-pub fn version_1(node: &Node, what: &str) -> Result<(), Problem> {
-    match whole(node, "`version`", u64::MAX)? {
-        1 => Ok(()),
-        other => Err(Problem::new(
-            "unknown-version",
-            node.span.clone(),
-            format!("is of version {other}, and this program reads version 1"),
-        )
-        .fix(format!("use a newer depute, or rewrite the {what} for version 1"))),
-    }
+/// Where it is no whole number, or not the version that is read: then which way it is to go.
+pub fn version(node: &Node, what: &str, read: u64) -> Result<(), Problem> {
+    let written = whole(node, "`version`", u64::MAX)?;
+    let (message, fix) = match written.cmp(&read) {
+        Ordering::Equal => return Ok(()),
+        Ordering::Greater => (
+            format!(
+                "is of version {written}, written for a newer depute than this one, which reads version {read}"
+            ),
+            format!("use a newer depute, or rewrite the {what} for version {read}"),
+        ),
+        Ordering::Less => (
+            format!("is of version {written}, older than what this depute reads, which is version {read}"),
+            format!("rewrite the {what} for version {read}"),
+        ),
+    };
+    Err(Problem::new("unknown-version", node.span.clone(), message).fix(fix))
 }
 
 /// Text.

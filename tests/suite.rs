@@ -51,6 +51,7 @@ mod suite {
     mod scopes;
     mod source;
     mod support;
+    mod versions;
 }
 
 /// A file that no module names would be a test that never runs.

@@ -86,7 +86,7 @@ impl Policy {
     fn read_as(source: &[u8], written: Written) -> Result<Self, Problem> {
         let root = root(source)?;
         let mut fields = Fields::of(&root, &shape::POLICY)?;
-        yaml::version_1(fields.required("version")?, "policy")?;
+        yaml::version(fields.required("version")?, "policy", VERSION)?;
         let (default_runtime, default_model) =
             fields.optional("runtime").map_or(Ok((None, None)), runtime)?;
         let policy = Self {

@@ -23,7 +23,7 @@ impl Profile {
     pub fn read(source: &[u8]) -> Result<Self, Problem> {
         let root = yaml::parse(yaml::utf8(source)?, 0)?;
         let mut fields = Fields::of(&root, &shape::PROFILE)?;
-        yaml::version_1(fields.required("version")?, "profile")?;
+        yaml::version(fields.required("version")?, "profile", VERSION)?;
         let profile = Self {
             runtime: text(fields.required("runtime")?, "`runtime`")?.to_owned(),
             about: text(fields.required("about")?, "`about`")?.to_owned(),

@@ -297,7 +297,7 @@ fn every_rule_says_what_is_wrong_where_and_what_to_do() {
     too-large
       policy.yaml:1:1: is 262166 bytes, and a policy has at most 262144; leave out what is not used, such as overlays of definitions that are gone
     unknown-version
-      policy.yaml:1:10: is of version 2, and this program reads version 1; use a newer depute, or rewrite the policy for version 1
+      policy.yaml:1:10: is of version 2, written for a newer depute than this one, which reads version 1; use a newer depute, or rewrite the policy for version 1
     one-document
       policy.yaml:2:1: holds more than one YAML document; keep the first and remove the rest
     missing-key
@@ -307,7 +307,7 @@ fn every_rule_says_what_is_wrong_where_and_what_to_do() {
     unknown-key
       policy.yaml:3:1: `gate` is not a key of a policy; did you mean `gates`?
     unknown-key
-      policy.yaml:3:1: `colour` is not a key of a policy; the keys are version, grant, gates, limits, runtime, tier, accept, env, paths, roots, overlays, inline, subsumption, universal, locked, tests
+      policy.yaml:3:1: `colour` is not a key of a policy; the keys of version 1 are version, grant, gates, limits, runtime, tier, accept, env, paths, roots, overlays, inline, subsumption, universal, locked, tests
     wrong-type
       policy.yaml:3:8: `gates` is a list, not text; write it as `[…]`
     wrong-type
@@ -373,7 +373,7 @@ fn every_rule_says_what_is_wrong_where_and_what_to_do() {
     ");
     assert_snapshot!(profiles.text, @r"
     unknown-version
-      lab.yaml:1:10: is of version 3, and this program reads version 1; use a newer depute, or rewrite the profile for version 1
+      lab.yaml:1:10: is of version 3, written for a newer depute than this one, which reads version 1; use a newer depute, or rewrite the profile for version 1
     missing-key
       lab.yaml:1:1: a runtime profile has no `runtime`; add `runtime:`
     wrong-type

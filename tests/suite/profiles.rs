@@ -112,7 +112,7 @@ fn what_a_profile_may_not_say_has_a_place() {
     let found = not_to_be_said().iter().map(said).collect::<Vec<_>>().join("\n");
     insta::assert_snapshot!(found, @r"
     lab.yaml:3:1: `abut` is not a key of a runtime profile; did you mean `about`?
-    lab.yaml:1:10: is of version 2, and this program reads version 1; use a newer depute, or rewrite the profile for version 1
+    lab.yaml:1:10: is of version 2, written for a newer depute than this one, which reads version 1; use a newer depute, or rewrite the profile for version 1
     lab.yaml:26:7: `body` cannot be `stdin`; write one of file, unused
     lab.yaml:22:16: `{task}` holds an unknown placeholder; the placeholders are {tools}, {id}, {body}, {config}, {home}, {tmp}, {workspace}, {provider}, {model}
     lab.yaml:8:18: `*` is no plain name of a tool; keep to letters, digits and `_`, with a letter first
@@ -124,7 +124,7 @@ fn what_a_profile_may_not_say_has_a_place() {
     lab.yaml:23:10: `env` is text, not a number or date; quote it
     lab.yaml:22:16: `{mo{tools}del}` holds an unknown placeholder; the placeholders are {tools}, {id}, {body}, {config}, {home}, {tmp}, {workspace}, {provider}, {model}
     lab.yaml:11:3: `Read` is not in lower case; write `read`
-    lab.yaml:1:10: is of version 0, and this program reads version 1; use a newer depute, or rewrite the profile for version 1
+    lab.yaml:1:10: is of version 0, older than what this depute reads, which is version 1; rewrite the profile for version 1
     lab.yaml:3:4: holds the character U+000D; remove it
     ");
 }

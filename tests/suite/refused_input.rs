@@ -31,7 +31,7 @@ fn a_broken_policy_names_its_place_and_starts_nothing() {
         ),
         ("version: 1\ngrant: tool:bash\n", "bad.yaml:2:8", "`grant` is a map, not text"),
         ("version: 1\ngrant: [tool:ba*]\n", "bad.yaml:2:9", "`tool:ba*`"),
-        ("version: 2\ngrant: []\n", "bad.yaml:1:10", "this program reads version 1"),
+        ("version: 2\ngrant: []\n", "bad.yaml:1:10", "which reads version 1"),
         ("version: 1\ngrant: []\ngrant: [tool:bash]\n", "bad.yaml:3:1", "written twice"),
     ] {
         project.write("bad.yaml", policy);

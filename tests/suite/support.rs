@@ -157,8 +157,13 @@ pub(crate) fn profile(text: &str) -> Profile {
 
 /// A shipped profile.
 pub(crate) fn shipped(runtime: &str) -> Profile {
+    profile(&shipped_text(runtime))
+}
+
+/// A shipped profile as it is written.
+pub(crate) fn shipped_text(runtime: &str) -> String {
     let path = manifest_dir().join(format!("policies/runtimes/{runtime}.yaml"));
-    profile(&std::fs::read_to_string(path).unwrap())
+    std::fs::read_to_string(path).unwrap()
 }
 
 pub(crate) fn manifest_dir() -> PathBuf {
