@@ -182,6 +182,20 @@ fn covers_is_reflexive_and_transitive() {
     assert_eq!(id("tool:grep").covers(&id("tool:write(docs/**)"), &builtin()), Cover::No);
 }
 
+/// An id is its text: equal, ordered and hashed by it.
+#[test]
+fn ids_compare_and_hash_as_their_texts() {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+    let hash = |id: &Capability| BuildHasherDefault::<DefaultHasher>::new().hash_one(id);
+    for a in POOL.map(id) {
+        for b in POOL.map(id) {
+            let order = a.as_str().cmp(b.as_str());
+            assert_eq!((a.cmp(&b), a.partial_cmp(&b), a == b), (order, Some(order), order.is_eq()));
+            assert_eq!(hash(&a) == hash(&b), a == b, "{a} {b}");
+        }
+    }
+}
+
 #[test]
 fn an_empty_set_covers_nothing() {
     for text in POOL {

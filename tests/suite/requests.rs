@@ -133,3 +133,20 @@ fn what_is_accepted_by_name_is_still_held_by_what_holds_it() {
     assert_eq!(by, Enforcer::Advisory);
     assert!(how.ends_with("; accepted: a container"), "{how}");
 }
+
+/// A word is the same to a person and to a program.
+#[test]
+fn words_are_the_same_in_text_and_in_json() {
+    fn same<T: serde::Serialize>(values: &[T], text: impl Fn(&T) -> &'static str) {
+        for value in values {
+            assert_eq!(serde_json::to_value(value).unwrap(), text(value));
+        }
+    }
+    use Enforcer::{Advisory, Broker, Kernel, Nothing, Runtime};
+    same(&[Kernel, Runtime, Broker, Advisory, Nothing], |enforcer| enforcer.as_str());
+    same(&[Origin::Policy, Origin::User, Origin::Workspace], |origin| origin.as_str());
+    use depute::runtime::Tier::{C, F, K, N, Zero};
+    same(&[Zero, F, K, N, C], |tier| tier.as_str());
+    use depute::definition::DefinitionKind::{Agent, Harness, Skill};
+    same(&[Skill, Agent, Harness], |kind| kind.as_str());
+}

@@ -150,6 +150,19 @@ fn each_rejected_id_has_exactly_one_heading() {
         (vec!["tool:grep".into()], vec!["tool:read".into()])
     );
     assert_eq!((found.clipped.texts(), found.denied.len()), (vec!["tool:ls".into()], 0));
+    assert_eq!(found.subsumed.texts(), ["tool:read"]);
+    // What waits is no longer among what only a shell covers.
+    let held =
+        holding("[tool:bash, agent:*]", &format!("gates: [tool:grep]\n{ACCEPTED}")).tools("Read, Grep");
+    let decision = held.decide();
+    let found = decision.considered();
+    assert_eq!(
+        (found.gated.texts(), found.subsumed.texts()),
+        (vec!["tool:grep".into()], vec!["tool:read".into()])
+    );
+    assert_eq!(found.effective.texts(), ["tool:read"]);
+    let open = held.approved("tool:grep").decide();
+    assert_eq!(open.considered().subsumed.texts(), ["tool:grep", "tool:read"]);
 }
 
 #[test]
