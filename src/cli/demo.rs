@@ -12,7 +12,7 @@ use crate::host::{self, Project};
 use crate::plan::{DefinitionRef, Enforcer, Request, Which};
 use crate::policy::Policy;
 
-use super::output::{Output, Tone, words};
+use super::out::{Output, Tone, words};
 use super::run::failure;
 use super::{Failure, ledger};
 

@@ -11,7 +11,7 @@ use crate::broker::Inputs;
 use crate::exit::Exit;
 use crate::plan::decide;
 
-use super::output::Output;
+use super::out::Output;
 use super::{Failure, Global, ledger, plan};
 
 /// Which decision.

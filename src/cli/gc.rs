@@ -10,7 +10,7 @@ use crate::host::{self, Project};
 use crate::policy::parse_duration;
 
 use super::Failure;
-use super::output::{Output, Tone};
+use super::out::{Output, Tone};
 
 const DAY_MS: u64 = 24 * 3_600_000;
 

@@ -9,7 +9,7 @@ use crate::durable;
 use crate::exit::Exit;
 use crate::schema::Document;
 
-use super::output::Output;
+use super::out::Output;
 use super::{Failure, manual};
 
 /// What to make.

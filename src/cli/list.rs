@@ -10,7 +10,7 @@ use crate::host::Project;
 use crate::plan::{DefinitionFact, DefinitionRef, Which, ceiling};
 use crate::policy::Policy;
 
-use super::output::{Output, Tone, words};
+use super::out::{Output, Tone, words};
 use super::{Failure, Global};
 
 /// One definition, or one path that was passed over, which has neither name nor kind: the documented

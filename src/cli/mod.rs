@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::disallowed_methods, reason = "the command line reads the files that it is given")]
 
-mod answer;
 mod check;
 mod demo;
 mod doctor;
@@ -16,6 +15,7 @@ mod init;
 mod ledger;
 mod list;
 mod manual;
+mod out;
 mod output;
 mod plan;
 mod request;
@@ -32,7 +32,7 @@ use crate::capability::Capability;
 use crate::diagnostic::Diagnostic;
 use crate::exit::Exit;
 
-use output::Output;
+use out::Output;
 
 /// Lets an AI agent hand work to a sub-agent without handing over its keys.
 #[derive(Debug, Parser)]
@@ -93,7 +93,7 @@ enum Command {
     /// Explain a recorded decision: made again from what the ledger stored, with the rule and the fix
     Explain(explain::ExplainArgs),
     /// Print the answer of a node, checked against the ledger
-    Output(answer::OutputArgs),
+    Output(output::OutputArgs),
     /// Remove old answers, and what sessions that died left behind
     Gc(gc::GcArgs),
     /// Resolve sets of capabilities: JSON lines in, JSON lines out
@@ -206,7 +206,7 @@ pub fn main() -> Exit {
         Command::Run(args) => run::main(&args, &cli.global, &mut out),
         Command::Trust(args) => trust::main(&args, &mut out),
         Command::Explain(args) => explain::main(&args, &cli.global, &mut out),
-        Command::Output(args) => answer::main(&args, &cli.global, &mut out),
+        Command::Output(args) => output::main(&args, &cli.global, &mut out),
         Command::Gc(args) => gc::main(&args, &mut out),
         Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
         Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),

@@ -1,171 +1,120 @@
-//! Printing: calm, aligned, coloured on a terminal only.
+//! `depute output`: the answer of a node, as it was kept and recorded.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::IsTerminal;
 
-use anstyle::{AnsiColor, Style};
+use clap::Args;
+use depute_ledger::record::{Body, OutputRef};
+use depute_ledger::{OpenError, Reader};
+use uuid::Uuid;
 
-use crate::capability::scope::is_hidden;
+use crate::broker::{Answer, answers};
 use crate::diagnostic::printable;
+use crate::discover::read_regular;
 use crate::exit::Exit;
-use crate::host;
+use crate::host::Project;
 
-use super::{Color, Failure};
+use super::out::Output;
+use super::{Failure, Global, ledger};
 
-/// Where a command prints.
-pub(super) struct Output {
-    pub(super) json: bool,
-    quiet: bool,
-    colour: bool,
-    broken_pipe: bool,
-    stdout: io::BufWriter<io::Stdout>,
+/// The most bytes of an answer that are kept.
+const MAX_ANSWER: usize = 1024 * 1024;
+
+/// Whose answer.
+#[derive(Debug, Args)]
+pub(super) struct OutputArgs {
+    /// The node's id or the beginning of it, as `depute run --json` and the ledger name it; without
+    /// it, the newest node of this project
+    node: Option<String>,
 }
 
-/// What a word is about, for its colour.
-#[derive(Clone, Copy)]
-pub(super) enum Tone {
-    Good,
-    Bad,
-    Wait,
-    Dim,
-    Strong,
+pub(super) fn main(args: &OutputArgs, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
+    let kept = answers(&Project::here()?.state.join("sessions"))?;
+    let Answer { node, path } = find(kept, args.node.as_deref())?;
+    let content = read_regular(&path, MAX_ANSWER)?;
+    let dir = ledger::directory(None, global)?;
+    let recorded = recorded(&dir, node)?;
+    let differs = || {
+        Failure::new(
+            Exit::Ledger,
+            "ANSWER_NOT_RECORDED",
+            format!("`{}` is not the answer that the ledger records of {node}", path.display()),
+        )
+        .fix("it was changed after the run; do not rely on it")
+    };
+    let Some(recorded) = recorded else {
+        return Err(Failure::new(
+            Exit::Ledger,
+            "ANSWER_NOT_RECORDED",
+            format!("the ledger `{}` records no end of {node}", dir.display()),
+        )
+        .fix("name the ledger of that run with `--ledger`"));
+    };
+    let unread = |error: OpenError| {
+        Failure::new(Exit::Ledger, "LEDGER_UNREADABLE", error.to_string()).fix(ledger::READ)
+    };
+    let reader = Reader::open(&dir).map_err(|error| ledger::unreadable(&error))?;
+    let checked = match reader.keyed_digest(&content).map_err(unread)? {
+        Some(digest) if digest != recorded.digest => return Err(differs()),
+        Some(_) => true,
+        None => false,
+    };
+    if out.json {
+        out.json(&serde_json::json!({
+            "v": 1, "node": node, "file": path, "text": String::from_utf8_lossy(&content),
+            "bytes": recorded.bytes, "truncated": recorded.truncated, "checked": checked,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    // Text that a model wrote: on a terminal it is made safe, to a program it is as it is.
+    if std::io::stdout().is_terminal() {
+        for line in String::from_utf8_lossy(&content).lines() {
+            out.line(&printable(line))?;
+        }
+    } else {
+        out.bytes(&content)?;
+    }
+    if recorded.truncated {
+        out.say(&format!(
+            "note: the answer has {} bytes; the first {} were kept",
+            recorded.bytes,
+            content.len()
+        ));
+    }
+    if !checked {
+        out.say("note: the key of this ledger is gone, so the answer cannot be checked against it");
+    }
+    Ok(Exit::Done)
 }
 
-impl Output {
-    pub(super) fn new(json: bool, quiet: bool, color: Color) -> Self {
-        let no_color = host::env_var("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let colour = match color {
-            Color::Always => true,
-            Color::Never => false,
-            Color::Auto => io::stdout().is_terminal() && !no_color,
-        };
-        Self { json, quiet, colour, broken_pipe: false, stdout: io::BufWriter::new(io::stdout()) }
-    }
-
-    /// One line of data.
-    pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
-        self.bytes(text.as_bytes())?;
-        self.bytes(b"\n")
-    }
-
-    /// Data as it is.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let written = self.stdout.write_all(bytes);
-        self.note(written)
-    }
-
-    /// One JSON value on a line, with everything escaped that a terminal would act on.
-    pub(super) fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
-        use std::fmt::Write;
-        let text = serde_json::to_string(value)?;
-        let mut safe = String::with_capacity(text.len());
-        for c in text.chars() {
-            if is_hidden(c) {
-                // Such characters stand only inside strings, where this escape means the same.
-                let mut units = [0_u16; 2];
-                for unit in c.encode_utf16(&mut units) {
-                    write!(safe, "\\u{unit:04x}").map_err(io::Error::other)?;
-                }
-            } else {
-                safe.push(c);
-            }
+/// The answer that is meant.
+fn find(mut kept: Vec<Answer>, wanted: Option<&str>) -> Result<Answer, Failure> {
+    let none = |message: String| {
+        Failure::new(Exit::Invalid, "NO_SUCH_ANSWER", message)
+            .fix("`depute ledger show --json` has the nodes in `exit` lines; `depute gc` removes old answers")
+    };
+    let Some(wanted) = wanted else {
+        return kept.pop().ok_or_else(|| none("no answer is kept for this project".to_owned()));
+    };
+    let wanted = wanted.to_ascii_lowercase();
+    let mut meant = kept.into_iter().filter(|answer| answer.node.to_string().starts_with(&wanted));
+    match (meant.next(), meant.next()) {
+        (Some(answer), None) => Ok(answer),
+        (Some(_), Some(_)) => {
+            Err(none(format!("several nodes begin with `{wanted}`")).fix("write more of the id"))
         }
-        self.line(&safe)
-    }
-
-    /// What a command comes to once its result is printed. A reader that went away changes nothing.
-    pub(super) fn settle(&mut self, printed: Result<(), Failure>, exit: Exit) -> Result<Exit, Failure> {
-        let flushed = printed.and_then(|()| self.flush().map_err(Failure::from));
-        match flushed {
-            Err(failure) if !self.broken_pipe => Err(failure),
-            Ok(()) | Err(_) => {
-                // What is left has no reader, and a later flush would only say so again.
-                let unread = std::mem::replace(&mut self.stdout, io::BufWriter::new(io::stdout()));
-                drop(unread.into_parts());
-                Ok(exit)
-            }
-        }
-    }
-
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.stdout.flush();
-        self.note(flushed)
-    }
-
-    fn note(&mut self, result: io::Result<()>) -> io::Result<()> {
-        if let Err(error) = &result {
-            self.broken_pipe |= error.kind() == io::ErrorKind::BrokenPipe;
-        }
-        result
-    }
-
-    /// Whether the reader went away, which is no failure.
-    pub(super) fn is_broken_pipe(&self) -> bool {
-        self.broken_pipe
-    }
-
-    /// Talk, unless asked to be quiet.
-    pub(super) fn say(&mut self, text: &str) {
-        if !self.quiet {
-            let _ = self.flush();
-            host::say(text);
-        }
-    }
-
-    /// What went wrong: for a person, and as JSON where that was asked for.
-    pub(super) fn failure(&mut self, failure: &Failure) {
-        if self.json {
-            let _ = self.json(&failure.document());
-        }
-        let _ = self.flush();
-        if let Some(at) = &failure.at {
-            return host::say(&at.render(failure.code, self.colour));
-        }
-        let code = self.paint(Tone::Bad, &format!("error[{}]:", failure.code));
-        host::say(&format!("{code} {}", printable(&failure.message)));
-        if let Some(fix) = &failure.fix {
-            host::say(&format!("  fix: {}", printable(fix)));
-        }
-    }
-
-    /// Whether to say less.
-    pub(super) fn quiet(&self) -> bool {
-        self.quiet
-    }
-
-    /// Whether to colour.
-    pub(super) fn colour(&self) -> bool {
-        self.colour
-    }
-
-    /// A word in its colour, where colours are wanted.
-    pub(super) fn paint(&self, tone: Tone, text: &str) -> String {
-        if !self.colour {
-            return text.to_owned();
-        }
-        let style = match tone {
-            Tone::Good => Style::new().fg_color(Some(AnsiColor::Green.into())).bold(),
-            Tone::Bad => Style::new().fg_color(Some(AnsiColor::Red.into())).bold(),
-            Tone::Wait => Style::new().fg_color(Some(AnsiColor::Yellow.into())).bold(),
-            Tone::Dim => Style::new().dimmed(),
-            Tone::Strong => Style::new().bold(),
-        };
-        format!("{style}{text}{style:#}")
-    }
-
-    /// A field: a dim label and its value, aligned.
-    pub(super) fn field(&mut self, label: &str, value: &str) -> io::Result<()> {
-        let label = self.paint(Tone::Dim, &format!("{label:<12}"));
-        self.line(&format!("  {label} {}", printable(value)))
+        (None, _) => Err(none(format!("no answer of `{wanted}` is kept"))),
     }
 }
 
-impl Drop for Output {
-    fn drop(&mut self) {
-        let _ = self.stdout.flush();
+/// What the ledger says of a node's answer.
+fn recorded(dir: &std::path::Path, node: Uuid) -> Result<Option<OutputRef>, Failure> {
+    let mut found = None;
+    for line in Reader::open(dir).map_err(|error| ledger::unreadable(&error))? {
+        if let Body::Exit(exit) = line.map_err(ledger::read_failure)?.record.body
+            && exit.node == node
+        {
+            found = exit.output;
+        }
     }
-}
-
-/// A list in words, `none` where it is empty.
-pub(super) fn words(items: &[String]) -> String {
-    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+    Ok(found)
 }

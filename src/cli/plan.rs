@@ -10,7 +10,7 @@ use crate::plan::{Decision, Digests, Request, Subject, decide};
 use crate::policy::duration_text;
 use crate::runtime::Tier;
 
-use super::output::{Output, Tone, words};
+use super::out::{Output, Tone, words};
 use super::request::{Ready, RequestArgs};
 use super::{Failure, Global};
 

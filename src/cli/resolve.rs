@@ -7,7 +7,7 @@ use crate::capability::Question;
 use crate::exit::Exit;
 
 use super::Failure;
-use super::output::Output;
+use super::out::Output;
 
 /// The code of a line that is no input.
 const MALFORMED: &str = "REQUEST_MALFORMED";

@@ -8,7 +8,7 @@ use crate::diagnostic::printable;
 use crate::exit::Exit;
 use crate::plan::Code;
 
-use super::output::Output;
+use super::out::Output;
 use super::request::RequestArgs;
 use super::{Failure, Global, plan};
 

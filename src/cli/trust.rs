@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::host::{self, Project};
 
 use super::Failure;
-use super::output::Output;
+use super::out::Output;
 
 /// Which directory, and which way.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::capability::ToolName;
 use crate::cli::Failure;
-use crate::cli::output::Output;
+use crate::cli::out::Output;
 use crate::definition::{MAX_FILE, mends};
 use crate::diagnostic::printable;
 use crate::discover::{Site, read_regular};

@@ -20,7 +20,7 @@ use crate::diagnostic::printable;
 use crate::exit::Exit;
 use crate::host;
 
-use super::output::{Output, Tone};
+use super::out::{Output, Tone};
 use super::{Failure, Global};
 use judge::Judge;
 use print::Printer;

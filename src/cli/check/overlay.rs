@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::broker::policy_file;
 use crate::capability::{Capability, CapabilitySet, Subsumption};
-use crate::cli::output::{Output, words};
+use crate::cli::out::{Output, words};
 use crate::cli::{Failure, Global};
 use crate::definition::{Ceiling, Definition, MAX_FILE};
 use crate::diagnostic::{Diagnostic, printable};

@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use tempfile::SpooledTempFile;
 
 use crate::cli::Failure;
-use crate::cli::output::{Output, Tone, words};
+use crate::cli::out::{Output, Tone, words};
 use crate::diagnostic::printable;
 
 use super::report::{Report, State, Summary, Total};

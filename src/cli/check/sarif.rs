@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::cli::Failure;
-use crate::cli::output::Output;
+use crate::cli::out::Output;
 
 use super::report::{Report, State};
 

@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::host::{self, Project};
 use crate::policy::{BUILTIN, Policy};
 
-use super::output::{Output, Tone};
+use super::out::{Output, Tone};
 use super::surroundings::{self, Availability, Runtime};
 use super::{Failure, Global, ledger};
 

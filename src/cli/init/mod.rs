@@ -18,7 +18,7 @@ use crate::plan::{Decision, DefinitionFact, DefinitionRef, Request, Which, ceili
 use crate::policy::{BUILTIN, Policy};
 
 use super::Failure;
-use super::output::{Output, words};
+use super::out::{Output, words};
 use super::surroundings::{self, Availability, MODEL_VARIABLES, Runtime};
 use text::policy_text;
 

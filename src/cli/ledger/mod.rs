@@ -13,7 +13,7 @@ use crate::diagnostic::printable;
 use crate::exit::Exit;
 use crate::host::{self, Project};
 
-use super::output::{Output, Tone, words};
+use super::out::{Output, Tone, words};
 use super::{Failure, Global, run};
 
 /// What to do with it.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::capability::Capability;
 use crate::cli::Failure;
-use crate::cli::output::Output;
+use crate::cli::out::Output;
 use crate::exit::Exit;
 use crate::host;
 use crate::nearest::nearest;

@@ -8,7 +8,7 @@ use clap::Args;
 use depute_ledger::Reader;
 
 use crate::cli::Failure;
-use crate::cli::output::Output;
+use crate::cli::out::Output;
 use crate::exit::Exit;
 
 use super::{print, read_failure, unreadable};
