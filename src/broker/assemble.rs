@@ -100,24 +100,33 @@ pub fn policy_file(named: Option<&Path>, project: &Project) -> Result<Option<Pat
 /// A [`Diagnostic`] where a file cannot be read or is no policy, and where the policy in force widens
 /// what an earlier one locks. There is no falling through to the next one.
 pub fn load_policy(named: Option<&Path>, project: &Project) -> Result<(Policy, String), Box<Diagnostic>> {
-    let files = policy_files(named, project)?;
-    let Some((in_force, earlier)) = files.split_last() else {
+    let Some(in_force) = policy_file(named, project)? else {
         let read = Policy::read(BUILTIN.as_bytes());
         let policy = read.map_err(|p| Box::new(Diagnostic::new("built-in", BUILTIN.as_bytes(), p)))?;
         return narrowed(policy, "built-in".to_owned(), project);
     };
-    let earlier = earlier.iter().map(|path| read_policy(path).map_err(|at| before(at, in_force)));
-    let earlier = earlier.collect::<Result<Vec<_>, _>>()?;
-    let policy = read_policy(in_force)?;
-    let shown = in_force.display().to_string();
-    for (policy_before, path) in earlier.iter().zip(&files) {
-        if let Some(widening) = policy.widening(policy_before) {
+    let policy = read_policy(&in_force)?;
+    within_locks(&policy, &in_force, project)?;
+    narrowed(policy, in_force.display().to_string(), project)
+}
+
+/// Holds a policy, as it is or would be in this file, against what earlier ones lock.
+///
+/// # Errors
+/// A [`Diagnostic`] where it widens what one of them locks, and where one of them cannot be read.
+pub fn within_locks(policy: &Policy, path: &Path, project: &Project) -> Result<(), Box<Diagnostic>> {
+    let mut earlier = policy_files(Some(path), project)?;
+    earlier.pop();
+    for file in &earlier {
+        let locking = read_policy(file).map_err(|at| before(at, path))?;
+        if let Some(widening) = policy.widening(&locking) {
             let lock = Problem::new("locked", widening.lock.clone(), "");
-            let lock = Diagnostic::new(&path.display().to_string(), &policy_before.source, lock).place();
+            let lock = Diagnostic::new(&file.display().to_string(), &locking.source, lock).place();
+            let shown = path.display().to_string();
             return Err(Box::new(Diagnostic::new(&shown, &policy.source, widening.problem(&lock))));
         }
     }
-    narrowed(policy, shown, project)
+    Ok(())
 }
 
 /// The user's policy, where there is one.

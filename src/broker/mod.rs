@@ -19,7 +19,8 @@ mod session;
 mod sessions;
 
 pub use assemble::{
-    Assembled, Place, TIER, assemble, load_policy, load_profile, policy_file, profiles, runtimes, user_policy,
+    Assembled, Place, TIER, assemble, load_policy, load_profile, policy_file, profiles, runtimes,
+    user_policy, within_locks,
 };
 pub use enter::enter;
 pub use executor::{Ending, Outcome};

@@ -366,3 +366,13 @@ fn sarif_says_what_the_text_says() {
     let sarif: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((ran.code, sarif["runs"][0]["results"].as_array().unwrap().len()), (0, 0));
 }
+
+#[test]
+fn every_file_below_a_directory_of_policies_is_looked_at() {
+    let project = Project::new();
+    let policy = "version: 1\ngrant: []\n";
+    project.write("policies/mine.yaml", policy).write("policies/more/deep/other.yaml", policy);
+    project.write("policies/more/notes.txt", "x").write("config/other.yaml", "no: policy\n");
+    let found: Vec<String> = rows(&project, &["."]).into_iter().map(|(path, ..)| path).collect();
+    assert_eq!(found, ["./policies/mine.yaml", "./policies/more/deep/other.yaml"]);
+}

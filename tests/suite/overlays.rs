@@ -109,3 +109,22 @@ fn what_declares_no_tools_gets_a_ceiling_bound_to_its_bytes() {
     project.write(".claude/skills/silent/SKILL.md", silent.replace('b', "c"));
     assert_eq!(project.run(&plan).code, 82);
 }
+
+#[test]
+fn no_overlay_is_written_that_an_earlier_policy_locks_out() {
+    let write_with = |locked: &str| {
+        let project = Project::new();
+        project.write(".claude/skills/silent/SKILL.md", "---\ndescription: d\n---\nb\n");
+        project.write("policy.yaml", "version: 1\ngrant: [tool:read]\n");
+        let user = format!("version: 1\ngrant: [tool:read]\nlocked: [{locked}]\n");
+        super::project::write(&project.config().join("policy.yaml"), user);
+        let args = ["--policy", "policy.yaml", "check", ".claude", "--overlay", "--yes"];
+        let ran = project.run(&args);
+        (ran.code, std::fs::read_to_string(project.root().join("policy.yaml")).unwrap(), ran.stderr)
+    };
+    let (code, policy, _) = write_with("grant");
+    assert_eq!((code, policy.contains("silent")), (0, true));
+    let (code, policy, said) = write_with("overlays");
+    assert_eq!((code, policy.contains("silent")), (82, false), "{said}");
+    assert!(said.contains("locked"), "{said}");
+}

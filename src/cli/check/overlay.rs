@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 
-use crate::broker::policy_file;
+use crate::broker::{policy_file, within_locks};
 use crate::capability::{Capability, CapabilitySet, Subsumption};
 use crate::cli::out::{Output, words};
 use crate::cli::{Failure, Global};
@@ -13,7 +13,7 @@ use crate::diagnostic::{Diagnostic, printable};
 use crate::discover::{self, Site, read_regular};
 use crate::durable;
 use crate::exit::Exit;
-use crate::policy::{DelegateCeiling, Overlay, with_overlays};
+use crate::policy::{DelegateCeiling, Overlay, Policy, with_overlays};
 
 use super::judge::{Judge, Subject};
 use super::walk::Found;
@@ -71,6 +71,9 @@ pub(super) fn main(
     let shown = place.display().to_string();
     let after = with_overlays(&before, &overlays)
         .map_err(|problem| Box::new(Diagnostic::new(&shown, &before, problem)))?;
+    let policy =
+        Policy::read(&after).map_err(|problem| Box::new(Diagnostic::new(&shown, &after, problem)))?;
+    within_locks(&policy, &place, judge.project())?;
     show(&printable(&shown), &before, &after, out);
     if !consent("Write this policy?", args, out)? {
         return Ok(false);

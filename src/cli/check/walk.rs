@@ -21,7 +21,7 @@ pub(super) fn files(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
                 .fix("name files or directories that are there")
         })?;
         let site = Site::of(path);
-        if metadata.is_dir() { walk(&site, 0, &mut files) } else { files.push(Ok(site)) }
+        if metadata.is_dir() { walk(&site, 0, false, &mut files) } else { files.push(Ok(site)) }
     }
     // One path is never walked twice. Links are kept: two names of one file are two definitions.
     if paths.len() > 1 {
@@ -42,13 +42,16 @@ pub(super) type Found = Result<Site, (PathBuf, std::io::Error)>;
 
 /// Files below a directory that look like definitions or policies. What lies beside a `SKILL.md`
 /// belongs to it and is not looked through. What cannot be looked at is reported, and stops nothing.
-fn walk(directory: &Site, depth: usize, files: &mut Vec<Found>) {
+///
+/// In and below a directory `policies`, every YAML file is one.
+fn walk(directory: &Site, depth: usize, policies: bool, files: &mut Vec<Found>) {
     let mut entries = match entries(directory.path()) {
         Ok(entries) => entries,
         Err(error) => return files.push(Err((directory.path().to_owned(), error))),
     };
     entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     let inside = |word: &str| directory.path().file_name().is_some_and(|name| name == word);
+    let policies = policies || inside("policies");
     let is_root = roots::kind_of(directory.called()).is_some();
     let site = |name: &OsStr, kind: &FileType| match kind.is_symlink() {
         true => Site::of(&directory.path().join(name)),
@@ -63,14 +66,14 @@ fn walk(directory: &Site, depth: usize, files: &mut Vec<Found>) {
         let yaml = extension.is_some_and(|e| e == "yaml" || e == "yml");
         let wanted = is_definition(&name)
             || is_root && extension.is_some_and(|e| e == "md")
-            || yaml && (inside("policies") || inside("runtimes") || named(&name, "policy.yaml"));
+            || yaml && (policies || inside("runtimes") || named(&name, "policy.yaml"));
         if wanted {
             files.push(Ok(site(&name, &kind)));
         } else if kind.is_symlink() && is_root {
             linked(directory.path().join(&name), files);
         } else if kind.is_dir() && !named(&name, ".git") && !named(&name, "node_modules") {
             if depth < MAX_DEPTH {
-                walk(&site(&name, &kind), depth + 1, files);
+                walk(&site(&name, &kind), depth + 1, policies, files);
             } else {
                 let error = std::io::Error::other(format!("it is more than {MAX_DEPTH} directories down"));
                 files.push(Err((directory.path().join(&name), error)));
