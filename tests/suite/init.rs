@@ -168,3 +168,16 @@ fn init_goes_on_where_a_profile_cannot_be_read_and_says_so() {
     let said = said(&project, &[]);
     assert!(said.contains("mine has a profile that cannot be read") && said.contains("correct it"), "{said}");
 }
+
+/// Where no whole ceiling is granted, the command asks for what only reads of one.
+#[test]
+fn the_command_asks_for_less_where_a_definition_wants_more() {
+    let project = Project::new();
+    project.skill("builder", "Bash, Grep, Read(docs/**), Read");
+    let (code, value) = project.json(&["init"]);
+    let command = value["command"].as_str().unwrap();
+    assert_eq!(code, 0);
+    assert!(command.contains("run builder --use tool:grep,tool:read "), "{command}");
+    let output = project.surround(std::process::Command::new("sh"), &["-c", command]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

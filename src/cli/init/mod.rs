@@ -8,13 +8,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use crate::broker::{Place, assemble, load_profile, user_policy};
-use crate::capability::{Capability, CapabilitySet};
+use crate::capability::{AskedId, Capability, CapabilitySet};
 use crate::definition::Definition;
 use crate::discover::Catalog;
 use crate::durable;
 use crate::exit::Exit;
 use crate::host::{self, Project};
-use crate::plan::{Decision, DefinitionFact, DefinitionRef, Request, Which, ceiling, decide};
+use crate::plan::{AskedUse, Decision, DefinitionFact, DefinitionRef, Request, Which, ceiling, decide};
 use crate::policy::{BUILTIN, Policy};
 
 use super::Failure;
@@ -250,16 +250,34 @@ fn works_now(project: &Project, policy: &Policy, definitions: &[Found]) -> Resul
     const TASK: &str = "say hello";
     let place = Place { project: project.clone(), trust_workspace: true };
     let private = project.state.join("sessions");
-    for found in definitions.iter().filter(|found| found.uses.is_some()) {
-        let Ok(reference) = DefinitionRef::try_from(found.ask.clone()) else { continue };
-        let request = Request::of_whole_ceiling(reference, TASK.as_bytes());
+    let granted = |request: &Request| -> Result<bool, Failure> {
         let profile = load_profile("scripted", project)?;
-        let assembled = assemble(policy, &request, profile, &place, &private, None, Vec::new())?;
-        if let Decision::Granted(_) = decide(policy, &request, &assembled.situation) {
-            return Ok(format!(
-                "depute run {} --runtime scripted --trust-workspace --task '{TASK}'",
-                found.ask
-            ));
+        let assembled = assemble(policy, request, profile, &place, &private, None, Vec::new())?;
+        Ok(matches!(decide(policy, request, &assembled.situation), Decision::Granted(_)))
+    };
+    // A definition's whole ceiling, else what only reads of one.
+    for only_reading in [false, true] {
+        for found in definitions {
+            let (Some(uses), Ok(reference)) = (&found.uses, DefinitionRef::try_from(found.ask.clone()))
+            else {
+                continue;
+            };
+            let mut request = Request::of_whole_ceiling(reference, TASK.as_bytes());
+            let mut narrowed = String::new();
+            if only_reading {
+                let reading = uses.filtered(|id| is_reading(id) && *id == id.unscoped());
+                if reading.is_empty() {
+                    continue;
+                }
+                narrowed = format!(" --use {}", reading.texts().join(","));
+                request.uses = AskedUse::Exactly(reading.iter().cloned().map(AskedId::Id).collect());
+            }
+            if granted(&request)? {
+                let agent = &found.ask;
+                return Ok(format!(
+                    "depute run {agent}{narrowed} --runtime scripted --trust-workspace --task '{TASK}'"
+                ));
+            }
         }
     }
     Ok("depute demo".to_owned())
