@@ -1,18 +1,14 @@
-//! The hash chain: how lines are cut from a stream, hashed, and held against one another.
+//! The hash chain: how lines, and segments, are held against one another.
 //!
 //! [`Chain::step`] is the only judge of a line's place. The writer, the reader and the verifier
 //! all ask it; they differ in what they do with a finding, not in what counts as one.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
-
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::digest::Digest;
-use crate::durable::Range;
 use crate::finding::{Code, Finding};
+use crate::lines::RawLine;
 use crate::record::{
     Body, Genesis, HashName, LINE_LIMIT, LineError, Record, Recovery, RecoveryReason, Segment, decode_line,
     printable,
@@ -24,109 +20,6 @@ pub(crate) const NO_LEAF: Digest = Digest::from_bytes([0; 32]);
 /// How many undeclared lines may stand before their recovery records. Each interrupted recovery
 /// adds one.
 const RUN_LIMIT: usize = 64;
-
-/// Returns the leaf hash of a line: SHA-256 of a zero byte and the line without its line feed.
-///
-/// The zero byte keeps a leaf from being mistaken for an inner node of a tree over the lines
-/// (RFC 6962).
-#[must_use]
-pub fn leaf_hash(line: &[u8]) -> Digest {
-    let mut hash = Sha256::new_with_prefix([0]);
-    hash.update(line);
-    Digest::from_bytes(hash.finalize().into())
-}
-
-/// A line as cut from the file, whatever it says.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RawLine {
-    /// Where it starts.
-    pub(crate) offset: u64,
-    /// Its length without the line feed.
-    pub(crate) len: u64,
-    /// Whether a line feed ends it.
-    pub(crate) ended: bool,
-    pub(crate) leaf: Digest,
-    /// The plain digest, present where the line was too long to be kept.
-    overlong: Option<Digest>,
-}
-
-impl RawLine {
-    /// The line as it will stand once a line feed ends it.
-    pub(crate) const fn completed(self) -> Self {
-        Self { ended: true, ..self }
-    }
-
-    /// A line about to be written at `offset`.
-    pub(crate) fn written(offset: u64, line: &[u8]) -> Self {
-        Self { offset, len: line.len() as u64, ended: true, leaf: leaf_hash(line), overlong: None }
-    }
-
-    /// The offset behind the line and its line feed.
-    pub(crate) const fn end(&self) -> u64 {
-        self.offset.saturating_add(self.len).saturating_add(self.ended as u64)
-    }
-}
-
-/// Cuts a stream into lines in bounded memory.
-#[derive(Debug)]
-pub(crate) struct Lines<R> {
-    reader: R,
-    offset: u64,
-}
-
-impl<R: BufRead> Lines<R> {
-    /// Starts at a stream whose first byte is at `offset` of the file.
-    pub(crate) const fn new(reader: R, offset: u64) -> Self {
-        Self { reader, offset }
-    }
-
-    /// Reads the next line into `line`, or hashes it away if it is too long to be kept.
-    pub(crate) fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<RawLine>> {
-        line.clear();
-        self.read_piece(line)?;
-        if line.is_empty() {
-            return Ok(None);
-        }
-        let offset = self.offset;
-        let mut ended = line.pop_if(|byte| *byte == b'\n').is_some();
-        let raw = if line.len() <= LINE_LIMIT {
-            RawLine { ended, ..RawLine::written(offset, line) }
-        } else {
-            let mut leaf = Sha256::new_with_prefix([0]);
-            let mut plain = Sha256::new();
-            let mut len = 0_u64;
-            loop {
-                leaf.update(&line);
-                plain.update(&line);
-                len = len.saturating_add(line.len() as u64);
-                if ended {
-                    break;
-                }
-                line.clear();
-                if self.read_piece(line)? == 0 {
-                    break;
-                }
-                ended = line.pop_if(|byte| *byte == b'\n').is_some();
-            }
-            line.clear();
-            RawLine {
-                offset,
-                len,
-                ended,
-                leaf: Digest::from_bytes(leaf.finalize().into()),
-                overlong: Some(Digest::from_bytes(plain.finalize().into())),
-            }
-        };
-        self.offset = raw.end();
-        Ok(Some(raw))
-    }
-
-    fn read_piece(&mut self, line: &mut Vec<u8>) -> io::Result<usize> {
-        // One byte for the line feed and one to tell a line at the limit from a longer one.
-        let limit = LINE_LIMIT as u64 + 2;
-        self.reader.by_ref().take(limit).read_until(b'\n', line)
-    }
-}
 
 /// A line that a crash left unfinished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -161,10 +54,44 @@ struct Suspect {
     own_seq: Option<u64>,
 }
 
+/// What a record says about its own place, and about the ledger itself: all that the chain asks.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    prev: Digest,
+    seq: u64,
+    role: Role,
+}
+
+#[derive(Debug)]
+enum Role {
+    Genesis(Box<Genesis>),
+    Segment(Box<Segment>),
+    Recovery(Box<Recovery>),
+    Other,
+}
+
+impl From<&Record> for Claim {
+    fn from(record: &Record) -> Self {
+        let role = match &record.body {
+            Body::Genesis(genesis) => Role::Genesis(genesis.clone()),
+            Body::Segment(segment) => Role::Segment(segment.clone()),
+            Body::Recovery(recovery) => Role::Recovery(recovery.clone()),
+            Body::Session(_)
+            | Body::Decision(_)
+            | Body::Approval(_)
+            | Body::Spawn(_)
+            | Body::Spawned(_)
+            | Body::Exit(_)
+            | Body::Close(_) => Role::Other,
+        };
+        Self { prev: record.prev, seq: record.seq, role }
+    }
+}
+
 /// What one line turned out to be.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// The record, if the line is one and links.
+    /// The record, if the line is one and links, and was handed over whole.
     pub(crate) record: Option<Record>,
     /// The torn line that this record declares.
     pub(crate) declared: Option<TornLine>,
@@ -277,24 +204,40 @@ impl Chain {
         decode_line(line).is_ok_and(|record| {
             record.prev == self.frontier.leaf
                 && record.seq == self.frontier.seq
-                && (self.suspects.is_empty() || self.declares(&record))
+                && (self.suspects.is_empty() || self.declares(&Claim::from(&record)))
         })
     }
 
     /// Takes the next line into account. `line` is empty where `raw` was too long to be kept.
     pub(crate) fn step(&mut self, raw: &RawLine, line: &[u8]) -> Step {
-        let decoded = match raw.overlong {
-            None => decode_line(line),
-            Some(_) => Err(LineError::TooLong { len: raw.len }),
-        };
-        let mut step = Step::default();
-        match decoded {
-            Ok(record) => self.step_record(raw, line, record, &mut step),
-            Err(error) => self.suspect(raw, line, None, vec![decode_finding(&error)], &mut step),
+        match raw.decode(line) {
+            Ok(record) => {
+                let (mut step, accepted) = self.judge(raw, line, Ok(Claim::from(&record)));
+                step.record = accepted.then_some(record);
+                step
+            }
+            Err(error) => self.judge(raw, line, Err(error)).0,
         }
+    }
+
+    /// Takes a line into account that is decoded already, and says whether it is a record that links.
+    pub(crate) fn judge(
+        &mut self,
+        raw: &RawLine,
+        line: &[u8],
+        decoded: Result<Claim, LineError>,
+    ) -> (Step, bool) {
+        let mut step = Step::default();
+        let accepted = match decoded {
+            Ok(claim) => self.step_record(raw, line, &claim, &mut step),
+            Err(error) => {
+                self.suspect(raw, line, None, vec![decode_finding(&error)], &mut step);
+                false
+            }
+        };
         self.frontier.leaf = raw.leaf;
         self.frontier.offset = raw.end();
-        step
+        (step, accepted)
     }
 
     /// Moves on behind lines that this process itself made and wrote.
@@ -313,10 +256,11 @@ impl Chain {
         findings
     }
 
-    fn step_record(&mut self, raw: &RawLine, line: &[u8], record: Record, step: &mut Step) {
-        if self.declares(&record) {
+    fn step_record(&mut self, raw: &RawLine, line: &[u8], claim: &Claim, step: &mut Step) -> bool {
+        if self.declares(claim) {
             step.declared = Some(self.suspects.remove(0).torn);
-            return self.accept(line, record, step);
+            self.accept(line, claim);
+            return true;
         }
         let mut findings = Vec::new();
         // After a line that was not accepted, its own number is the better guide: a line taken out
@@ -326,46 +270,47 @@ impl Chain {
             .last()
             .and_then(|suspect| suspect.own_seq)
             .map_or(self.frontier.seq, |seq| seq.saturating_add(1));
-        if record.prev != self.frontier.leaf {
+        if claim.prev != self.frontier.leaf {
             findings.push(
                 Finding::damage(Code::LinkBroken, "line does not link to the line before it")
-                    .but(record.prev.to_hex(), self.frontier.leaf.to_hex()),
+                    .but(claim.prev.to_hex(), self.frontier.leaf.to_hex()),
             );
         }
-        if record.seq != expected {
+        if claim.seq != expected {
             findings.push(
                 Finding::damage(Code::SeqBroken, "line has a number that does not follow")
-                    .but(expected, record.seq),
+                    .but(expected, claim.seq),
             );
         }
         if !findings.is_empty() {
-            return self.suspect(raw, line, Some(record.seq), findings, step);
+            self.suspect(raw, line, Some(claim.seq), findings, step);
+            return false;
         }
         self.condemn(&mut step.findings);
-        self.frontier.seq = record.seq;
-        if let Some(finding) = self.check_content(&record, raw.offset) {
-            step.findings.push(finding.at(record.seq, raw.offset).in_segment(self.segment));
+        self.frontier.seq = claim.seq;
+        if let Some(finding) = self.check_content(claim, raw.offset) {
+            step.findings.push(finding.at(claim.seq, raw.offset).in_segment(self.segment));
         }
-        self.accept(line, record, step);
+        self.accept(line, claim);
+        true
     }
 
-    fn accept(&mut self, line: &[u8], record: Record, step: &mut Step) {
-        if let (0, Body::Genesis(genesis)) = (record.seq, &record.body) {
+    fn accept(&mut self, line: &[u8], claim: &Claim) {
+        if let (0, Role::Genesis(genesis)) = (claim.seq, &claim.role) {
             self.log = Some(genesis.log);
         }
         let mut bytes = self.last.take().map(|last| last.bytes).unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(line);
-        self.last = Some(Whole { seq: record.seq, bytes });
-        self.frontier.seq = record.seq.saturating_add(1);
-        step.record = Some(record);
+        self.last = Some(Whole { seq: claim.seq, bytes });
+        self.frontier.seq = claim.seq.saturating_add(1);
     }
 
     /// Checks what a record says about the ledger itself.
-    fn check_content(&self, record: &Record, offset: u64) -> Option<Finding> {
-        match (&record.body, record.seq) {
-            (Body::Segment(segment), 1..) if offset == 0 => self.check_segment(segment),
-            (Body::Segment(_), _) => {
+    fn check_content(&self, claim: &Claim, offset: u64) -> Option<Finding> {
+        match (&claim.role, claim.seq) {
+            (Role::Segment(segment), 1..) if offset == 0 => self.check_segment(segment),
+            (Role::Segment(_), _) => {
                 let message = "segment record is not on the first line of a further segment";
                 Some(Finding::damage(Code::SegmentInvalid, message))
             }
@@ -373,7 +318,7 @@ impl Chain {
                 let message = "segment does not begin with a record of what it goes on from";
                 Some(Finding::damage(Code::SegmentInvalid, message))
             }
-            (Body::Genesis(genesis), 0) => {
+            (Role::Genesis(genesis), 0) => {
                 let Genesis { log: _, hash: HashName::Sha256, line_limit, tool: _ } = **genesis;
                 (line_limit != LINE_LIMIT as u64).then(|| {
                     Finding::damage(Code::GenesisInvalid, "genesis names another line limit")
@@ -381,22 +326,13 @@ impl Chain {
                 })
             }
             (_, 0) => Some(Finding::damage(Code::GenesisMissing, "first line is not a genesis record")),
-            (Body::Genesis(_), _) => {
+            (Role::Genesis(_), _) => {
                 Some(Finding::damage(Code::GenesisInvalid, "genesis record is not on the first line"))
             }
-            (Body::Recovery(recovery), _) => (!self.completed(recovery)).then(|| {
+            (Role::Recovery(recovery), _) => (!self.completed(recovery)).then(|| {
                 Finding::damage(Code::RecoveryFalse, "recovery record declares a line that is not so")
             }),
-            (
-                Body::Session(_)
-                | Body::Decision(_)
-                | Body::Approval(_)
-                | Body::Spawn(_)
-                | Body::Spawned(_)
-                | Body::Exit(_)
-                | Body::Close(_),
-                _,
-            ) => None,
+            (Role::Other, _) => None,
         }
     }
 
@@ -424,14 +360,14 @@ impl Chain {
             })
     }
 
-    /// Whether `record` stands right behind the suspects and declares the first of them.
-    fn declares(&self, record: &Record) -> bool {
-        let (Body::Recovery(recovery), Some(first)) = (&record.body, self.suspects.first()) else {
+    /// Whether the record stands right behind the suspects and declares the first of them.
+    fn declares(&self, claim: &Claim) -> bool {
+        let (Role::Recovery(recovery), Some(first)) = (&claim.role, self.suspects.first()) else {
             return false;
         };
         recovery.reason == RecoveryReason::Torn
-            && record.prev == self.frontier.leaf
-            && record.seq == self.frontier.seq
+            && claim.prev == self.frontier.leaf
+            && claim.seq == self.frontier.seq
             && recovery.line == first.torn.seq
             && recovery.len == first.torn.len
             && recovery.sha256 == first.torn.sha256
@@ -488,29 +424,4 @@ fn decode_finding(error: &LineError) -> Finding {
         LineError::NotCanonical { .. } => Code::LineNotCanonical,
     };
     Finding::damage(code, printable(&error.to_string()))
-}
-
-/// Where a [`scan`] ended.
-#[derive(Debug)]
-pub(crate) struct Scanned {
-    /// The unfinished last line, whose bytes are in the caller's buffer.
-    pub(crate) tail: Option<RawLine>,
-    /// The first thing that is wrong. The scan stops there.
-    pub(crate) finding: Option<Finding>,
-}
-
-/// Takes all ended lines of `segment` up to byte `end` into account.
-pub(crate) fn scan(chain: &mut Chain, segment: &File, end: u64, line: &mut Vec<u8>) -> io::Result<Scanned> {
-    let from = chain.frontier().offset;
-    let range = Range::new(segment, from, end);
-    let mut lines = Lines::new(BufReader::with_capacity(LINE_LIMIT, range), from);
-    while let Some(raw) = lines.next(line)? {
-        if !raw.ended {
-            return Ok(Scanned { tail: Some(raw), finding: None });
-        }
-        if let Some(finding) = chain.step(&raw, line).findings.into_iter().next() {
-            return Ok(Scanned { tail: None, finding: Some(finding) });
-        }
-    }
-    Ok(Scanned { tail: None, finding: None })
 }

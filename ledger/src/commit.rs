@@ -15,7 +15,7 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::getuid;
 use uuid::Uuid;
 
-use crate::chain::{Chain, Frontier, RawLine, TornLine, leaf_hash, scan};
+use crate::chain::{Chain, Frontier, TornLine};
 use crate::clock::{BootId, Reading};
 use crate::digest::Digest;
 use crate::durable::{self, Identity};
@@ -23,9 +23,11 @@ use crate::error::{AppendError, Poison};
 use crate::finding::Finding;
 use crate::head::{Head, HeadFile, State};
 use crate::layout::Layout;
+use crate::lines::{RawLine, leaf_hash};
 use crate::record::{
     Body, EncodeError, LINE_LIMIT, Recovery, RecoveryReason, Segment, Session, VERSION, Verdict, Wire,
 };
+use crate::scan::scan;
 use crate::writer::{Job, OpenOptions, Receipt, Who};
 
 /// The size in bytes at which a batch takes no further call, to bound what a caller waits for.

@@ -114,7 +114,7 @@ macro_rules! text_form {
 
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
+                with_hex(Self::PREFIX, &self.0, |text| serializer.serialize_str(text))
             }
         }
 
@@ -131,7 +131,7 @@ text_form!(KeyedDigest);
 
 /// Serialises a [`Digest`] as bare hex: the form of `prev`, whose algorithm `genesis` names once.
 pub(crate) mod bare_hex {
-    use super::{Deserializer, Digest, ParseDigestError, Serializer, parse_str};
+    use super::{Deserializer, Digest, ParseDigestError, Serializer, parse_str, with_hex};
     use std::str::FromStr;
 
     struct Bare(Digest);
@@ -145,7 +145,7 @@ pub(crate) mod bare_hex {
     }
 
     pub(crate) fn serialize<S: Serializer>(digest: &Digest, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&digest.to_hex())
+        with_hex("", &digest.0, |text| serializer.serialize_str(text))
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
@@ -177,15 +177,31 @@ where
 }
 
 pub(crate) fn hex_encode(bytes: &[u8]) -> String {
-    const fn digit(nibble: u8) -> char {
-        (if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }) as char
-    }
-    let mut text = String::with_capacity(bytes.len() * 2);
+    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
     for byte in bytes {
-        text.push(digit(byte >> 4));
-        text.push(digit(byte & 0x0f));
+        for digit in hex_digits(*byte) {
+            text.push(char::from(digit));
+        }
     }
     text
+}
+
+/// Lends the text form of a digest without allocating: lines have a dozen of them.
+fn with_hex<T>(prefix: &str, bytes: &[u8; 32], lend: impl FnOnce(&str) -> T) -> T {
+    let mut text = [0; 80];
+    let digits = bytes.iter().flat_map(|byte| hex_digits(*byte));
+    for (slot, byte) in text.iter_mut().zip(prefix.bytes().chain(digits)) {
+        *slot = byte;
+    }
+    let text = text.get(..prefix.len() + 64).unwrap_or_default();
+    lend(str::from_utf8(text).unwrap_or_default())
+}
+
+const fn hex_digits(byte: u8) -> [u8; 2] {
+    const fn digit(nibble: u8) -> u8 {
+        if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 }
+    }
+    [digit(byte >> 4), digit(byte & 0x0f)]
 }
 
 pub(crate) fn hex_decode<const N: usize>(text: &str) -> Option<[u8; N]> {

@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::chain::{Frontier, TornLine, leaf_hash};
+use crate::chain::{Frontier, TornLine};
 use crate::digest::{Digest, bare_hex};
 use crate::durable;
 use crate::finding::{Code, Finding};
+use crate::lines::leaf_hash;
 use crate::record::{LINE_LIMIT, VERSION, decode_line};
 
 /// The length of the file in bytes: one line of JSON, filled up with spaces.

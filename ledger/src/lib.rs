@@ -45,7 +45,9 @@
 //! | module | does | must not |
 //! |---|---|---|
 //! | [`record`] | the envelope, the bodies, the one encoding | do I/O |
-//! | `chain` | cuts lines, hashes them, judges their place | know files beyond a stream |
+//! | `lines` | cuts lines from a stream and hashes them | know what they should say |
+//! | `chain` | judges the place of lines and segments | know files |
+//! | `scan` | a stretch of a segment for the chain, read by several threads | judge lines itself |
 //! | `layout` | the names in the directory | open anything |
 //! | `durable` | the file operations the promises rest on | retry a failed flush |
 //! | `head` | how far the disk is known to be good | be relied on for integrity |
@@ -74,18 +76,21 @@ mod finding;
 mod head;
 mod key;
 mod layout;
+mod lines;
 mod objects;
 mod open;
 mod reader;
 pub mod record;
+mod scan;
 mod verify;
 mod writer;
 
-pub use chain::{TornLine, leaf_hash};
+pub use chain::TornLine;
 pub use clock::{BootId, ParseBootIdError, Timestamp};
 pub use digest::{Digest, KeyedDigest, ParseDigestError};
 pub use error::{AppendError, OpenError, Poison, Unsafe};
 pub use finding::{Code, Finding, Severity};
+pub use lines::leaf_hash;
 pub use objects::{OBJECT_LIMIT, ObjectError};
 pub use reader::{Line, ReadError, Reader, VerifyError};
 pub use record::{Body, Kind, LineError, Record, decode_line};

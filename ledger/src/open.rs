@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::chain::{Chain, Lines, scan};
+use crate::chain::Chain;
 use crate::clock::BootId;
 use crate::commit::{Batch, Committer, Files, Held, Stop, acquire};
 use crate::durable::{self, Range, at};
@@ -17,8 +17,10 @@ use crate::finding::{Code, Finding};
 use crate::head::{self, Head, HeadFile, State};
 use crate::key::{self, Key};
 use crate::layout::Layout;
+use crate::lines::Lines;
 use crate::objects::Objects;
 use crate::record::{Body, Genesis, HashName, LINE_LIMIT, Record, Segment, VERSION, decode_line, version_of};
+use crate::scan::scan;
 use crate::writer::{OpenOptions, Who};
 
 /// A ledger ready to append to.

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Take};
 use std::path::{Path, PathBuf};
 
-use crate::chain::{Chain, Lines, RawLine};
+use crate::chain::Chain;
 use crate::digest::{Digest, KeyedDigest};
 use crate::durable;
 use crate::error::{OpenError, Unsafe};
@@ -17,6 +17,7 @@ use crate::finding::Finding;
 use crate::head::{self, Head, State};
 use crate::key;
 use crate::layout::Layout;
+use crate::lines::{Lines, RawLine};
 use crate::objects::{ObjectError, Objects};
 use crate::open::{first_record, first_version};
 use crate::record::{Body, LINE_LIMIT, Record, VERSION};

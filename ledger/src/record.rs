@@ -8,7 +8,7 @@ use std::fmt;
 use std::io;
 
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::ser::Formatter;
+use serde_json::ser::{CompactFormatter, Formatter};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -300,6 +300,10 @@ impl Formatter for Strict {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
+        // Nearly all text is of this kind, and every line that is read is written again to be compared.
+        if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return writer.write_all(fragment.as_bytes());
+        }
         for piece in fragment.split_inclusive(is_disturbing) {
             match piece.chars().next_back().filter(|c| is_disturbing(*c)) {
                 None => writer.write_all(piece.as_bytes())?,
@@ -317,14 +321,14 @@ impl Formatter for Strict {
         if value >= INTEGER_LIMIT {
             return Err(io::Error::other(format!("integer {value} is beyond 2^53")));
         }
-        write!(writer, "{value}")
+        CompactFormatter.write_u64(writer, value)
     }
 
     fn write_i64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: i64) -> io::Result<()> {
         if value.unsigned_abs() >= INTEGER_LIMIT {
             return Err(io::Error::other(format!("integer {value} is beyond 2^53")));
         }
-        write!(writer, "{value}")
+        CompactFormatter.write_i64(writer, value)
     }
 
     fn write_f64<W: ?Sized + io::Write>(&mut self, _: &mut W, _: f64) -> io::Result<()> {
