@@ -193,6 +193,22 @@ fn unknown_definition() {
     fix: ask for one of them by its path
     ");
     assert_eq!(known.outcome(), "granted");
+    // Nothing is said of definitions that the one who asks may not spawn.
+    let near = |agents: &str, fact: DefinitionFact| {
+        let case = Case::new().grant(&format!("[tool:read, tool:grep, {agents}]")).with(|case| {
+            case.situation.facts.definition = fact;
+            case.situation.definition = None;
+        });
+        let refusal = case.decide().refusal().unwrap().clone();
+        (refusal.details.near, refusal.fix)
+    };
+    let helpers = || DefinitionFact::Unknown { near: vec!["secrets".into(), "helpers".into()] };
+    assert_eq!(near("agent:helpers", helpers()), (vec!["helpers".into()], "did you mean `helpers`?".into()));
+    let (names, fix) = near("agent:other", helpers());
+    assert!(names.is_empty() && fix.starts_with("put it into"), "{names:?} {fix}");
+    let twice = || DefinitionFact::Ambiguous { places: vec!["/a/helper.md".into(), "/b/helper.md".into()] };
+    assert_eq!(near("agent:helper", twice()).0, ["/a/helper.md", "/b/helper.md"]);
+    assert_eq!(near("agent:other", twice()).0, Vec::<String>::new());
 }
 
 #[test]
