@@ -250,8 +250,10 @@ impl Chain {
     pub(crate) fn finish(&mut self) -> Vec<Finding> {
         let mut findings = Vec::new();
         self.condemn(&mut findings);
-        if self.frontier.seq == 0 {
-            findings.push(Finding::damage(Code::GenesisMissing, "segment is empty").at(0, 0));
+        if self.frontier.offset == 0 {
+            let code = if self.segment == 0 { Code::GenesisMissing } else { Code::SegmentInvalid };
+            let finding = Finding::damage(code, "segment is empty").at(self.segment, 0);
+            findings.push(finding.in_segment(self.segment));
         }
         findings
     }
@@ -366,6 +368,8 @@ impl Chain {
             return false;
         };
         recovery.reason == RecoveryReason::Torn
+            // A segment has its name with its first line, so no crash leaves a torn one there.
+            && first.torn.offset > 0
             && claim.prev == self.frontier.leaf
             && claim.seq == self.frontier.seq
             && recovery.line == first.torn.seq

@@ -430,7 +430,8 @@ impl Committer {
         }
         if !resumed {
             let good = Head::at(self.chain.segment(), before);
-            let (Some(good), Some(row)) = (good, self.chain.unsettled()) else {
+            let row = self.chain.unsettled().filter(|row| row.offset > 0);
+            let (Some(good), Some(row)) = (good, row) else {
                 return Err(self.condemn());
             };
             let announce = self.files.head.announce(&good.before(row));

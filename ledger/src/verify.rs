@@ -62,7 +62,7 @@ pub struct Report {
     pub v: u64,
     /// The id of the ledger; `None` if its first line cannot be read.
     pub log: Option<Uuid>,
-    /// Segments, an empty newest one not included.
+    /// The files that the lines are in.
     pub segments: u64,
     /// Ended lines, torn ones included.
     pub lines: u64,

@@ -230,6 +230,50 @@ fn a_recovery_record_excuses_nothing_but_the_torn_line_before_it() {
 }
 
 #[test]
+fn a_recovery_record_excuses_no_first_line_of_a_segment() {
+    // Of the first segment, and of a further one: no crash leaves one without its first line.
+    let place = Place::with_notes(2);
+    let torn = [&place.segment()[..], b"torn"].concat();
+    place.write(SEGMENT, &torn);
+    assert!(place.open().rotate().unwrap());
+    let lines = place.lines();
+    let recovery = String::from_utf8(lines.last().unwrap().clone()).unwrap();
+    assert!(recovery.contains("\"reason\":\"torn\""));
+    let declares = |seq: usize, first: &[u8]| {
+        let mut line = recovery.replace("\"seq\":5", &format!("\"seq\":{}", seq + 1));
+        line = line.replace("\"line\":4", &format!("\"line\":{seq}"));
+        let digest = depute_ledger::Digest::of(b"torn").to_string();
+        line = line.replace(&digest, &depute_ledger::Digest::of(first).to_string());
+        line = line.replace("\"len\":4", &format!("\"len\":{}", first.len()));
+        let mut lines = vec![first.to_vec(), line.into_bytes()];
+        relink(&mut lines, 1);
+        join(&lines)
+    };
+    let forged = Place::with_segment(&declares(0, b"garbage"));
+    assert!(!forged.verify().is_intact(), "{:#?}", forged.verify());
+    assert!(forged.try_open().is_err());
+    assert!(Reader::open(&forged.dir).unwrap().any(|line| line.is_err()));
+
+    let next = place.segments().pop().unwrap();
+    let forged = place.copy();
+    forged.forget_head();
+    forged.write(&next, &declares(lines.len(), b"garbage"));
+    assert!(!forged.verify().is_intact(), "{:#?}", forged.verify());
+    assert!(forged.try_open().is_err());
+    assert!(Reader::open(&forged.dir).unwrap().any(|line| line.is_err()));
+    // Neither is a piece of one, or nothing.
+    for piece in [&b"{\"v\":0"[..], b""] {
+        forged.write(&next, piece);
+        assert!(!forged.verify().is_intact(), "{:#?}", forged.verify());
+        assert!(forged.try_open().is_err());
+        assert_eq!(std::fs::read(forged.path(&next)).unwrap(), piece);
+    }
+    // The control: as it was.
+    forged.write(&next, &std::fs::read(place.path(&next)).unwrap());
+    forged.open().append(OP, note("control")).unwrap();
+}
+
+#[test]
 fn a_clock_that_goes_back_is_a_warning() {
     let place = Place::with_notes(3);
     let mut lines = place.lines();
