@@ -291,9 +291,13 @@ impl Committer {
         };
         durable::check_private_file(&path, &segment)
             .map_err(|error| io_at(&path)(io::Error::other(error)))?;
+        // Whoever began it may have ended before its name was on disk.
+        durable::sync_dir(&self.files.layout.dir).map_err(|error| Poison::Sync(Arc::new(error)))?;
         if let Some(finding) = self.chain.turn(first).into_iter().next() {
             return Err(damaged(finding));
         }
+        // A guard against accidents; nothing relies on it.
+        let _ = durable::make_read_only(&self.files.segment);
         self.files.segment = segment;
         self.files.path = path;
         Ok(true)
@@ -322,7 +326,6 @@ impl Committer {
         batch.add(self.writer, &[body.into()]).map_err(|_| Poison::Abandoned)?;
         let path = self.files.layout.segment(frontier.seq);
         let published = durable::publish(&Layout::tmp(&path), &path, &batch.bytes, 0o600);
-        let closed = self.files.segment.try_clone();
         match (published, self.follow()?) {
             (Ok(()), true) => {}
             (Err(_), false) => return Ok(false),
@@ -332,8 +335,6 @@ impl Committer {
         }
         self.chain.advance(batch.frontier);
         self.remember();
-        // A reminder to people; nothing relies on it.
-        let _ = closed.and_then(|closed| durable::make_read_only(&closed));
         Ok(true)
     }
 
@@ -356,11 +357,22 @@ impl Committer {
         }
     }
 
+    /// Makes the name of the segment durable, where `head` does not know of it: whoever began it may have
+    /// ended before that.
+    pub(crate) fn ensure_name(&self) -> Result<(), Poison> {
+        match self.read_head()? {
+            State::Known(head) if head.segment == self.chain.segment() => Ok(()),
+            State::Known(_) | State::Absent | State::Unreadable => {
+                durable::sync_dir(&self.files.layout.dir).map_err(|error| Poison::Sync(Arc::new(error)))
+            }
+        }
+    }
+
     /// Makes the newest lines durable and says so in `head`, where `head` does not know.
     pub(crate) fn ensure_head(&self) -> io::Result<()> {
         match self.files.head.read()? {
-            State::Known(_) => Ok(()),
-            State::Absent | State::Unreadable => {
+            State::Known(head) if head.segment == self.chain.segment() => Ok(()),
+            State::Known(_) | State::Absent | State::Unreadable => {
                 self.files.segment.sync_data()?;
                 self.remember();
                 Ok(())

@@ -113,7 +113,11 @@ pub(crate) fn publish(tmp: &Path, path: &Path, bytes: &[u8], mode: u32) -> io::R
 
 /// Takes the right to write from everybody.
 pub(crate) fn make_read_only(file: &File) -> io::Result<()> {
-    file.set_permissions(fs::Permissions::from_mode(0o400))
+    const MODE: u32 = 0o400;
+    if file.metadata()?.mode() & 0o7777 == MODE {
+        return Ok(());
+    }
+    file.set_permissions(fs::Permissions::from_mode(MODE))
 }
 
 /// A range of a file as a stream, independent of the file's own position.

@@ -72,6 +72,7 @@ pub(crate) fn open(dir: &Path, who: &Who, options: &OpenOptions) -> Result<Opene
         .check_lock()
         .and_then(|()| committer.check_segment())
         .and_then(|()| committer.check_head())
+        .and_then(|()| committer.ensure_name())
         .and_then(|()| committer.settle(&held));
     settled.map_err(|poison| stopped(Stop::Poison(poison), &layout))?;
     committer.ensure_head().map_err(at(&layout.head))?;
@@ -150,7 +151,7 @@ impl Newest {
             }
             _ => at(&path)(error),
         })?;
-        let len = before.metadata().map_err(at(&path))?.len();
+        let len = durable::check_private_file(&path, &before)?.len();
         let found = match Head::closed(previous, size, seq, prev) {
             Some(closed) if len <= size => closed.check(&before).map_err(at(&path))?,
             Some(_) | None => {
@@ -160,7 +161,11 @@ impl Newest {
         };
         match found {
             Some(finding) => Err(OpenError::Damaged(Box::new(finding.in_segment(previous)))),
-            None => Ok(Chain::resume(seq, prev, log)),
+            None => {
+                // A crash may have left that undone. A guard against accidents; nothing relies on it.
+                let _ = durable::make_read_only(&before);
+                Ok(Chain::resume(seq, prev, log))
+            }
         }
     }
 }

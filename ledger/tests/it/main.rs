@@ -20,6 +20,7 @@ mod objects;
 mod roundtrip;
 mod segments;
 mod space;
+mod steps;
 mod support;
 mod tamper;
 

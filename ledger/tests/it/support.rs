@@ -154,6 +154,11 @@ impl Place {
         fs::read(self.path(SEGMENT)).unwrap()
     }
 
+    /// How many files there are, objects aside.
+    pub fn files(&self) -> usize {
+        fs::read_dir(&self.dir).unwrap().count()
+    }
+
     /// The names of all segments, the oldest first.
     pub fn segments(&self) -> Vec<String> {
         let names =
@@ -220,15 +225,18 @@ impl Place {
     }
 }
 
-/// Opens without a reserve, so that a full test machine changes nothing. A child process closes
-/// segments at the length that its parent gives it.
-pub fn open(dir: &Path) -> Result<Ledger, depute_ledger::OpenError> {
+/// Without a reserve, so that a full test machine changes nothing. A child process closes segments at
+/// the length that its parent gives it.
+pub fn options() -> OpenOptions {
     let options = OpenOptions::new().reserve(0);
-    let options = match std::env::var(SEGMENT_BYTES) {
+    match std::env::var(SEGMENT_BYTES) {
         Ok(bytes) => options.segment_bytes(bytes.parse().unwrap()),
         Err(_) => options,
-    };
-    options.open(dir, &who())
+    }
+}
+
+pub fn open(dir: &Path) -> Result<Ledger, depute_ledger::OpenError> {
+    options().open(dir, &who())
 }
 
 /// The variable that tells a child process when to close a segment.
@@ -306,6 +314,7 @@ fn play_role() {
         "append from threads" => crate::concurrent::append_from_threads(&dir),
         "fill to the file size limit" => crate::space::fill_to_the_limit(&dir),
         "recover within a limit" => crate::space::recover_within_a_limit(&dir),
+        "rotate once" => crate::steps::rotate_once(&dir),
         "open" => crate::hostile::try_to_open(&dir),
         "verify" => crate::content::verify_and_tell_memory(&dir),
         "write the golden ledger" => crate::golden::write(&dir),
