@@ -11,7 +11,7 @@ use crate::finding::{Code, Finding};
 use crate::lines::RawLine;
 use crate::record::{
     Body, Genesis, HashName, LINE_LIMIT, LineError, Record, Recovery, RecoveryReason, Segment, decode_line,
-    printable,
+    printable, unknown,
 };
 
 /// The `prev` of the first line.
@@ -231,7 +231,8 @@ impl Chain {
         let accepted = match decoded {
             Ok(claim) => self.step_record(raw, line, &claim, &mut step),
             Err(error) => {
-                self.suspect(raw, line, None, vec![decode_finding(&error)], &mut step);
+                let (own_seq, finding) = self.judge_unread(line, &error);
+                self.suspect(raw, line, own_seq, vec![finding], &mut step);
                 false
             }
         };
@@ -306,6 +307,24 @@ impl Chain {
         bytes.extend_from_slice(line);
         self.last = Some(Whole { seq: claim.seq, bytes });
         self.frontier.seq = claim.seq.saturating_add(1);
+    }
+
+    /// What is wrong with a line that is no record, and the number that it gives itself.
+    fn judge_unread(&self, line: &[u8], error: &LineError) -> (Option<u64>, Finding) {
+        let finding = decode_finding(error);
+        let LineError::Kind { .. } = error else { return (None, finding) };
+        // Something newer wrote it, if it is in its place. If not, that is what is wrong with it.
+        match unknown(line) {
+            Some((_, prev, seq)) if prev == self.frontier.leaf && seq == self.frontier.seq => {
+                (Some(seq), finding)
+            }
+            Some((_, prev, seq)) => {
+                let message = "line does not link to the line before it";
+                let broken = Finding::damage(Code::LinkBroken, message);
+                (Some(seq), broken.but(prev.to_hex(), self.frontier.leaf.to_hex()))
+            }
+            None => (None, finding),
+        }
     }
 
     /// Checks what a record says about the ledger itself.
@@ -424,8 +443,14 @@ fn decode_finding(error: &LineError) -> Finding {
     let code = match error {
         LineError::TooLong { .. } => Code::LineTooLong,
         LineError::Version { .. } => Code::LineVersion,
+        LineError::Kind { .. } => Code::LineKind,
         LineError::Malformed(_) => Code::LineMalformed,
         LineError::NotCanonical { .. } => Code::LineNotCanonical,
     };
-    Finding::damage(code, printable(&error.to_string()))
+    let finding = Finding::damage(code, printable(&error.to_string()));
+    match error {
+        LineError::Version { found } => finding.found(found),
+        LineError::Kind { kind } => finding.found(kind),
+        LineError::TooLong { .. } | LineError::Malformed(_) | LineError::NotCanonical { .. } => finding,
+    }
 }

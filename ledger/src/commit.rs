@@ -19,7 +19,7 @@ use crate::chain::{Chain, Frontier, TornLine};
 use crate::clock::{BootId, Reading};
 use crate::digest::Digest;
 use crate::durable::{self, Identity};
-use crate::error::{AppendError, Poison};
+use crate::error::{AppendError, Newer, Poison};
 use crate::finding::Finding;
 use crate::head::{Head, HeadFile, State};
 use crate::layout::Layout;
@@ -89,7 +89,10 @@ pub(crate) fn io_at(path: &Path) -> impl Fn(io::Error) -> Poison {
 }
 
 fn damaged(finding: Finding) -> Poison {
-    Poison::Damaged(Arc::new(finding))
+    match Newer::of(&finding) {
+        Some(newer) => Poison::Newer(newer),
+        None => Poison::Damaged(Arc::new(finding)),
+    }
 }
 
 /// The open files of a writer.

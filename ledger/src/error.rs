@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::finding::Finding;
-use crate::record::{INTEGER_LIMIT, Kind, LINE_LIMIT};
+use crate::finding::{Code, Finding};
+use crate::record::{INTEGER_LIMIT, Kind, LINE_LIMIT, VERSION};
 
 /// Why a ledger cannot be opened to append.
 #[derive(Debug, thiserror::Error)]
@@ -36,21 +36,56 @@ pub enum OpenError {
         /// The time waited.
         waited: Duration,
     },
-    /// The ledger was written by a newer program.
-    #[error("ledger has format version {found}, this program writes {supported}")]
-    Version {
-        /// The version found.
-        found: u64,
-        /// The version this program writes.
-        supported: u64,
-    },
-    /// What a crash left unfinished could not be declared. Nothing is lost; try again once the
+    /// The ledger was written by a newer program. Nothing is appended to it.
+    #[error("ledger was written by a newer version: {0}")]
+    Newer(Newer),
+    /// What a crash left unfinished could not be settled. Nothing is lost; try again once the
     /// cause, often a full disk, is gone.
-    #[error("cannot declare the unfinished line of a crashed writer: {0}")]
+    #[error("cannot settle what a crashed writer left: {0}")]
     Recovery(Poison),
     /// The ledger is not what was written. Nothing is appended to it and nothing is repaired.
     #[error("ledger is damaged: {0}")]
     Damaged(Box<Finding>),
+}
+
+impl From<Finding> for OpenError {
+    fn from(finding: Finding) -> Self {
+        match Newer::of(&finding) {
+            Some(newer) => Self::Newer(newer),
+            None => Self::Damaged(Box::new(finding)),
+        }
+    }
+}
+
+/// What shows that a newer version wrote a ledger.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Newer {
+    /// A format version that this one does not know.
+    #[error("it has format version {found}, and this one knows {VERSION}")]
+    Version {
+        /// The version found.
+        found: u64,
+    },
+    /// A record that is in its place and of a kind that this one does not know.
+    #[error("line {seq} is a record of kind `{kind}`, which this one does not know")]
+    Kind {
+        /// The line's number.
+        seq: u64,
+        /// The kind.
+        kind: String,
+    },
+}
+
+impl Newer {
+    /// What a finding shows of the version, where that is what it is about.
+    pub(crate) fn of(finding: &Finding) -> Option<Self> {
+        match (finding.code, &finding.actual, finding.seq) {
+            (Code::LineVersion, Some(found), _) => Some(Self::Version { found: found.parse().ok()? }),
+            (Code::LineKind, Some(kind), Some(seq)) => Some(Self::Kind { seq, kind: kind.clone() }),
+            _ => None,
+        }
+    }
 }
 
 /// What is wrong with a path.
@@ -195,6 +230,9 @@ pub enum Poison {
     /// Something else was appended.
     #[error("what was appended meanwhile is damaged: {0}")]
     Damaged(Arc<Finding>),
+    /// A newer version appended.
+    #[error("a newer version goes on with it: {0}")]
+    Newer(Newer),
     /// The ledger's files could not be examined or locked.
     #[error("cannot examine `{}`: {source}", path.display())]
     Io {

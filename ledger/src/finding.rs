@@ -50,6 +50,8 @@ pub enum Code {
     LineTooLong,
     /// A line is of a version this program does not know.
     LineVersion,
+    /// A line is a record of a kind this program does not know.
+    LineKind,
     /// A line is not a record.
     LineMalformed,
     /// A line is not in canonical form.
@@ -117,6 +119,12 @@ impl Finding {
     /// Names the segment that the offset is in.
     pub(crate) fn in_segment(mut self, segment: u64) -> Self {
         self.segment = Some(segment);
+        self
+    }
+
+    /// What was there, where nothing in particular was expected.
+    pub(crate) fn found(mut self, actual: impl fmt::Display) -> Self {
+        self.actual = Some(actual.to_string());
         self
     }
 

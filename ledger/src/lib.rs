@@ -88,7 +88,7 @@ mod writer;
 pub use chain::TornLine;
 pub use clock::{BootId, ParseBootIdError, Timestamp};
 pub use digest::{Digest, KeyedDigest, ParseDigestError};
-pub use error::{AppendError, OpenError, Poison, Unsafe};
+pub use error::{AppendError, Newer, OpenError, Poison, Unsafe};
 pub use finding::{Code, Finding, Severity};
 pub use lines::leaf_hash;
 pub use objects::{OBJECT_LIMIT, ObjectError};

@@ -12,14 +12,16 @@ use crate::chain::Chain;
 use crate::clock::BootId;
 use crate::commit::{Batch, Committer, Files, Held, Stop, acquire};
 use crate::durable::{self, Range, at};
-use crate::error::{OpenError, Poison};
+use crate::error::{Newer, OpenError, Poison};
 use crate::finding::{Code, Finding};
 use crate::head::{self, Head, HeadFile, State};
 use crate::key::{self, Key};
 use crate::layout::Layout;
 use crate::lines::Lines;
 use crate::objects::Objects;
-use crate::record::{Body, Genesis, HashName, LINE_LIMIT, Record, Segment, VERSION, decode_line, version_of};
+use crate::record::{
+    Body, Genesis, HashName, LINE_LIMIT, LineError, Record, Segment, VERSION, decode_line, version_of,
+};
 use crate::scan::scan;
 use crate::writer::{OpenOptions, Who};
 
@@ -87,6 +89,7 @@ fn stopped(stop: Stop, layout: &Layout) -> OpenError {
     match stop {
         Stop::Busy(waited) => OpenError::Busy { path: layout.lock.clone(), waited },
         Stop::Poison(Poison::Damaged(finding)) => OpenError::Damaged(Box::new((*finding).clone())),
+        Stop::Poison(Poison::Newer(newer)) => OpenError::Newer(newer),
         Stop::Poison(Poison::Shrunk { from, to }) => OpenError::Damaged(Box::new(
             Finding::damage(Code::Truncated, "segment shrank while it was read").but(from, to),
         )),
@@ -119,7 +122,7 @@ fn newest(layout: &Layout) -> Result<Option<Newest>, OpenError> {
     };
     durable::check_private_file(&path, &file)?;
     match first_version(&file).map_err(at(&path))? {
-        Some(found) if found != VERSION => Err(OpenError::Version { found, supported: VERSION }),
+        Some(found) if found != VERSION => Err(OpenError::Newer(Newer::Version { found })),
         Some(_) | None => Ok(Some(Newest { first, path, file })),
     }
 }
@@ -134,10 +137,14 @@ impl Newest {
         let damaged =
             |finding: Finding| OpenError::Damaged(Box::new(finding.at(self.first, 0).in_segment(self.first)));
         let invalid = |message: &str| damaged(Finding::damage(Code::SegmentInvalid, message));
-        let Some(Record { prev, seq, body: Body::Segment(segment), .. }) =
-            first_record(&self.file).map_err(at(&self.path))?
-        else {
-            return Err(invalid("segment does not begin with a record of what it goes on from"));
+        let (prev, seq, segment) = match first_record(&self.file).map_err(at(&self.path))? {
+            Ok(Record { prev, seq, body: Body::Segment(segment), .. }) => (prev, seq, segment),
+            Err(LineError::Kind { kind }) => {
+                return Err(OpenError::Newer(Newer::Kind { seq: self.first, kind }));
+            }
+            Ok(_) | Err(_) => {
+                return Err(invalid("segment does not begin with a record of what it goes on from"));
+            }
         };
         let Segment { log, previous, size } = *segment;
         if seq != self.first {
@@ -177,11 +184,11 @@ pub(crate) fn first_version(segment: &File) -> io::Result<Option<u64>> {
     Ok(start.get(..n).and_then(version_of))
 }
 
-/// Reads the first line, where it is a record.
-pub(crate) fn first_record(segment: &File) -> io::Result<Option<Record>> {
+/// Reads the first line, or what is wrong with it.
+pub(crate) fn first_record(segment: &File) -> io::Result<Result<Record, LineError>> {
     let mut line = Vec::new();
     Lines::new(BufReader::new(Range::new(segment, 0, u64::MAX)), 0).next(&mut line)?;
-    Ok(decode_line(&line).ok())
+    Ok(decode_line(&line))
 }
 
 /// Makes a new segment that holds its first line from the moment it has a name.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::chain::Chain;
 use crate::digest::{Digest, KeyedDigest};
 use crate::durable;
-use crate::error::{OpenError, Unsafe};
+use crate::error::{Newer, OpenError, Unsafe};
 use crate::finding::Finding;
 use crate::head::{self, Head, State};
 use crate::key;
@@ -46,11 +46,8 @@ pub enum VerifyError {
         why: Unsafe,
     },
     /// The ledger was written by a newer program.
-    #[error("ledger has format version {found}, this program reads {VERSION}")]
-    Version {
-        /// The version found.
-        found: u64,
-    },
+    #[error("ledger was written by a newer version: {0}")]
+    Newer(Newer),
 }
 
 /// Why reading stopped.
@@ -63,6 +60,15 @@ pub enum ReadError {
     /// The ledger is not what was written. Nothing after this place is reported.
     #[error("ledger is damaged: {0}")]
     Damaged(Box<Finding>),
+}
+
+impl From<Finding> for ReadError {
+    fn from(finding: Finding) -> Self {
+        match Newer::of(&finding) {
+            Some(newer) => VerifyError::Newer(newer).into(),
+            None => Self::Damaged(Box::new(finding)),
+        }
+    }
 }
 
 /// The segments of a ledger as one stream of lines, as long as they were when it was opened.
@@ -98,7 +104,7 @@ impl Segment {
             return Err(VerifyError::Unsafe { path, why: Unsafe::NotRegular });
         }
         if let Some(found) = first_version(&file).map_err(failed)?.filter(|found| *found != VERSION) {
-            return Err(VerifyError::Version { found });
+            return Err(VerifyError::Newer(Newer::Version { found }));
         }
         let stream = file.try_clone().map_err(failed)?.take(metadata.len());
         let lines = Lines::new(BufReader::with_capacity(LINE_LIMIT, stream), 0);
@@ -134,10 +140,10 @@ impl Stream {
         let Segment { first, path, file, .. } = &self.current;
         let failed = |source| VerifyError::Io { path: path.clone(), source };
         Ok(match first_record(file).map_err(failed)? {
-            Some(Record { prev, seq, body: Body::Segment(segment), .. }) if seq == *first => {
+            Ok(Record { prev, seq, body: Body::Segment(segment), .. }) if seq == *first => {
                 Some(Chain::resume(seq, prev, segment.log))
             }
-            Some(_) | None => None,
+            Ok(_) | Err(_) => None,
         })
     }
 
@@ -314,21 +320,20 @@ impl Reader {
     }
 
     fn advance(&mut self) -> Result<Option<Line>, ReadError> {
-        let damaged = |finding| ReadError::Damaged(Box::new(finding));
         if let Some(wrong) = self.wrong.take() {
-            return Err(damaged(wrong));
+            return Err(wrong.into());
         }
         let mut turned = Vec::new();
         while let Some(raw) = self.stream.next(&mut self.chain, &mut self.buffer, &mut turned)? {
             if let Some(wrong) = turned.drain(..).next() {
-                return Err(damaged(wrong));
+                return Err(wrong.into());
             }
             if !raw.ended {
                 break;
             }
             let step = self.chain.step(&raw, &self.buffer);
             if let Some(finding) = step.findings.into_iter().next() {
-                return Err(damaged(finding));
+                return Err(finding.into());
             }
             if let Some(record) = step.record {
                 return Ok(Some(Line {
@@ -357,7 +362,7 @@ impl Reader {
             findings.extend(self.stream.check_head(head)?);
         }
         match findings.into_iter().next() {
-            Some(finding) => Err(damaged(finding)),
+            Some(finding) => Err(finding.into()),
             None => Ok(None),
         }
     }

@@ -133,7 +133,7 @@ impl Kind {
 /// The envelope as it stands in the file. The order of the fields is the order of the keys.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Wire<B> {
+pub(crate) struct Wire<K, B> {
     pub(crate) v: u64,
     #[serde(with = "bare_hex")]
     pub(crate) prev: Digest,
@@ -143,11 +143,11 @@ pub(crate) struct Wire<B> {
     pub(crate) boot: BootId,
     pub(crate) w: Uuid,
     pub(crate) op: Uuid,
-    pub(crate) kind: Kind,
+    pub(crate) kind: K,
     pub(crate) body: B,
 }
 
-impl Wire<&Body> {
+impl Wire<Kind, &Body> {
     /// Appends the line to `out`, without a line feed. On error `out` may hold a part.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let mut serializer = serde_json::Serializer::with_formatter(out, Strict);
@@ -170,6 +170,12 @@ pub enum LineError {
     Version {
         /// The version found.
         found: u64,
+    },
+    /// A record of a kind that this program does not know.
+    #[error("line is a record of kind `{kind}`, which this program does not know")]
+    Kind {
+        /// The kind found, a word in lower case.
+        kind: String,
     },
     /// Not a record. The text is safe to print.
     #[error("line is not a record: {0}")]
@@ -228,7 +234,10 @@ pub fn decode_line(line: &[u8]) -> Result<Record, LineError> {
     }
     let malformed = |error: &dyn fmt::Display| LineError::Malformed(printable(&error.to_string()));
     let text = str::from_utf8(line).map_err(|error| malformed(&error))?;
-    let wire: Wire<&RawValue> = serde_json::from_str(text).map_err(|error| malformed(&error))?;
+    let wire: Wire<Kind, &RawValue> = serde_json::from_str(text).map_err(|error| match unknown(line) {
+        Some((kind, ..)) => LineError::Kind { kind },
+        None => malformed(&error),
+    })?;
     let body = Body::parse(wire.kind, wire.body.get()).map_err(|error| malformed(&error))?;
     let record = Record {
         prev: wire.prev,
@@ -243,6 +252,19 @@ pub fn decode_line(line: &[u8]) -> Result<Record, LineError> {
     let mut canonical = Vec::with_capacity(line.len());
     record.encode(&mut canonical).map_err(|EncodeError(error)| malformed(&error))?;
     if canonical == line { Ok(record) } else { Err(first_difference(line, &canonical)) }
+}
+
+/// Reads a record of this version whose kind is not known: the kind, and the place that the record
+/// claims. What does not look like the name of a kind is none.
+pub(crate) fn unknown(line: &[u8]) -> Option<(String, Digest, u64)> {
+    const LONGEST: usize = 40;
+    let text = str::from_utf8(line).ok()?;
+    let wire: Wire<String, &RawValue> = serde_json::from_str(text).ok()?;
+    let is_word =
+        wire.kind.len() <= LONGEST && wire.kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let known: Result<Kind, serde::de::value::Error> =
+        Kind::deserialize(serde::de::value::StrDeserializer::new(&wire.kind));
+    (is_word && known.is_err()).then_some((wire.kind, wire.prev, wire.seq))
 }
 
 /// Reads the version off the fixed start of a line, so that a line of another version is reported

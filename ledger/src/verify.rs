@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::chain::{Chain, TornLine};
 use crate::clock::Timestamp;
 use crate::digest::Digest;
+use crate::error::Newer;
 use crate::finding::{Code, Finding, Severity};
 use crate::head::{Head, State};
 use crate::objects::{ObjectError, Objects, Seen};
@@ -169,7 +170,7 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Report, VerifyError
     findings.extend(turned);
     let leaf = (count > 0).then_some(chain.frontier().leaf);
     finish(&mut chain, &stream, &mut findings)?;
-    Ok(Report {
+    let report = Report {
         v: 0,
         log: chain.log(),
         segments,
@@ -181,7 +182,12 @@ pub fn verify(dir: &Path, options: &VerifyOptions) -> Result<Report, VerifyError
         damage: findings.damage,
         findings: findings.list,
         omitted: findings.omitted,
-    })
+    };
+    match findings.newer {
+        // Nothing is wrong but that this version does not know all of it.
+        Some((newer, count)) if count == report.damage => Err(VerifyError::Newer(newer)),
+        Some(_) | None => Ok(report),
+    }
 }
 
 /// Holds the end of the chain against `head`.
@@ -220,16 +226,21 @@ struct Findings {
     limit: usize,
     omitted: u64,
     damage: u64,
+    /// What first showed a newer version, and how many findings did.
+    newer: Option<(Newer, u64)>,
 }
 
 impl Findings {
     const fn new(limit: usize) -> Self {
-        Self { list: Vec::new(), limit, omitted: 0, damage: 0 }
+        Self { list: Vec::new(), limit, omitted: 0, damage: 0, newer: None }
     }
 
     fn push(&mut self, finding: Finding) {
         if finding.severity == Severity::Damage {
             self.damage += 1;
+        }
+        if let Some(newer) = Newer::of(&finding) {
+            self.newer.get_or_insert((newer, 0)).1 += 1;
         }
         if self.list.len() < self.limit {
             self.list.push(finding);

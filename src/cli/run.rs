@@ -3,6 +3,8 @@
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use depute_ledger::OpenError;
+
 use crate::broker::{Ended, Ending, Outcome, Session, SessionError, Terminal};
 use crate::diagnostic::printable;
 use crate::exit::Exit;
@@ -10,7 +12,7 @@ use crate::plan::Code;
 
 use super::out::Output;
 use super::request::RequestArgs;
-use super::{Failure, Global, plan};
+use super::{Failure, Global, ledger, plan};
 
 pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     let ready = args.ready(global)?;
@@ -63,9 +65,12 @@ pub(super) fn failure(error: SessionError) -> Failure {
         SessionError::Open(error) => {
             let source =
                 std::error::Error::source(&error).map(|source| format!(": {source}")).unwrap_or_default();
-            Failure::new(Exit::Ledger, code, format!("{error}{source}; nothing was started")).fix(
-                "name another directory with `--ledger`, or look at this one with `depute ledger verify`",
-            )
+            let fix = if let OpenError::Newer(_) = error {
+                ledger::UPDATE
+            } else {
+                "name another directory with `--ledger`, or look at this one with `depute ledger verify`"
+            };
+            Failure::new(Exit::Ledger, code, format!("{error}{source}; nothing was started")).fix(fix)
         }
         SessionError::Append(error) => {
             Failure::new(Exit::Ledger, code, format!("{error}; nothing runs that is not on the ledger"))

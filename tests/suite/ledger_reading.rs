@@ -125,3 +125,34 @@ fn a_tail_goes_on_with_what_is_appended() {
     tail.kill().unwrap();
     tail.wait().unwrap();
 }
+
+#[test]
+fn a_ledger_that_a_newer_depute_wrote_is_left_alone() {
+    let project = project();
+    let file = project.ledger().join("seg-00000000000000000000.jsonl");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let at = whole.rfind("\"close\"").unwrap();
+    let newer = format!("{}\"seal\"{}", &whole[..at], &whole[at + 7..]);
+    std::fs::write(&file, &newer).unwrap();
+    // Whoever wrote it wrote its `head`, too.
+    std::fs::remove_file(project.ledger().join("head")).unwrap();
+    let run = [&RUN[..], &["--trust-workspace", "--task", "say x"]].concat();
+    for (args, exit) in [
+        (&run[..], 83),
+        (&["ledger", "verify"], 1),
+        (&["ledger", "show"], 1),
+        (&["ledger", "query"], 1),
+        (&["ledger", "tail"], 1),
+        (&["ledger", "rotate"], 83),
+        (&["explain", "7"], 1),
+    ] {
+        let ran = project.run(args);
+        assert_eq!(ran.code, exit, "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains("newer version") && ran.stderr.contains("kind `seal`"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("fix: use the depute that wrote it, or a newer one"), "{}", ran.stderr);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), newer);
+    }
+    // The control: as it was.
+    std::fs::write(&file, &whole).unwrap();
+    assert_eq!(project.run(&run).code, 0);
+}

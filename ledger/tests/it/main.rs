@@ -16,6 +16,7 @@ mod crash;
 mod cuts;
 mod golden;
 mod hostile;
+mod newer;
 mod objects;
 mod roundtrip;
 mod segments;

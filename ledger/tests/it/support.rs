@@ -1,5 +1,6 @@
 //! Ledgers to test on, their raw bytes, and child processes made of this very binary.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -152,6 +153,13 @@ impl Place {
 
     pub fn segment(&self) -> Vec<u8> {
         fs::read(self.path(SEGMENT)).unwrap()
+    }
+
+    /// What every file of the directory holds, by name.
+    pub fn everything(&self) -> BTreeMap<String, Vec<u8>> {
+        let files = fs::read_dir(&self.dir).unwrap().map(Result::unwrap);
+        let files = files.filter(|entry| entry.file_type().unwrap().is_file());
+        files.map(|e| (e.file_name().into_string().unwrap(), fs::read(e.path()).unwrap())).collect()
     }
 
     /// How many files there are, objects aside.

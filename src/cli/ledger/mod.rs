@@ -67,6 +67,9 @@ pub(super) fn directory(named: Option<&Path>, global: &Global) -> Result<PathBuf
 /// What to do about a ledger that the system does not let us read.
 pub(super) const READ: &str = "let this user read it, or name another ledger";
 
+/// What to do about a ledger of a newer version.
+pub(super) const UPDATE: &str = "use the depute that wrote it, or a newer one";
+
 /// A line that cannot be read. The lines before it are what was written.
 pub(super) fn read_failure(error: ReadError) -> Failure {
     match error {
@@ -84,7 +87,7 @@ pub(super) fn unreadable(error: &VerifyError) -> Failure {
     }
     let fix = match error {
         VerifyError::Missing(_) => "name the directory of a ledger; `depute run` makes this project's",
-        VerifyError::Version { .. } => "use the depute that wrote it, or a newer one",
+        VerifyError::Newer(_) => UPDATE,
         VerifyError::Io { .. } | VerifyError::Unsafe { .. } | _ => READ,
     };
     Failure::new(Exit::Internal, "LEDGER_UNREADABLE", message).fix(fix)
