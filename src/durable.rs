@@ -13,8 +13,10 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// Where it is there already, or cannot be written.
 pub fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    write_with(path, content, 0o600)
+    write_with(path, content, PRIVATE)
 }
+
+const PRIVATE: u32 = 0o600;
 
 fn write_with(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
@@ -27,10 +29,7 @@ fn write_with(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 /// # Errors
 /// Where it cannot be written; then the place is as it was.
 pub fn replace(place: &Path, content: &[u8]) -> io::Result<()> {
-    let fresh = fresh(place);
-    write_new(&fresh, content)?;
-    std::fs::rename(&fresh, place)?;
-    sync_directory(place)
+    put(place, content, PRIVATE, |fresh| std::fs::rename(fresh, place))
 }
 
 /// Puts a file that others may read into its place, over what is there.
@@ -38,13 +37,7 @@ pub fn replace(place: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Where it cannot be written; then the place is as it was.
 pub fn publish(place: &Path, content: &[u8]) -> io::Result<()> {
-    let fresh = fresh(place);
-    let written = write_with(&fresh, content, 0o666).and_then(|()| std::fs::rename(&fresh, place));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&fresh);
-    }
-    written?;
-    sync_directory(place)
+    put(place, content, 0o666, |fresh| std::fs::rename(fresh, place))
 }
 
 /// Puts other content into the place of a file, and keeps its mode.
@@ -56,15 +49,10 @@ pub fn rewrite(place: &Path, content: &[u8]) -> io::Result<()> {
     if !metadata.is_file() {
         return Err(io::Error::other(format!("`{}` is no regular file", place.display())));
     }
-    let fresh = fresh(place);
-    let written = write_new(&fresh, content)
-        .and_then(|()| std::fs::set_permissions(&fresh, metadata.permissions()))
-        .and_then(|()| std::fs::rename(&fresh, place));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&fresh);
-    }
-    written?;
-    sync_directory(place)
+    put(place, content, PRIVATE, |fresh| {
+        std::fs::set_permissions(fresh, metadata.permissions())?;
+        std::fs::rename(fresh, place)
+    })
 }
 
 /// Puts a private file into its place, where nothing is yet.
@@ -72,12 +60,26 @@ pub fn rewrite(place: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Where something is there, or it cannot be written; then the place is as it was.
 pub fn create(place: &Path, content: &[u8]) -> io::Result<()> {
+    put(place, content, PRIVATE, |fresh| {
+        // Unlike a rename, a link never replaces what has come to be there meanwhile.
+        std::fs::hard_link(fresh, place)?;
+        std::fs::remove_file(fresh)
+    })
+}
+
+/// Writes a file beside its place, and leaves nothing there where `settle` does not bring it into it.
+fn put(
+    place: &Path,
+    content: &[u8],
+    mode: u32,
+    settle: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     let fresh = fresh(place);
-    write_new(&fresh, content)?;
-    // Unlike a rename, a link never replaces what has come to be there meanwhile.
-    let linked = std::fs::hard_link(&fresh, place);
-    std::fs::remove_file(&fresh)?;
-    linked?;
+    let settled = write_with(&fresh, content, mode).and_then(|()| settle(&fresh));
+    if settled.is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+    settled?;
     sync_directory(place)
 }
 
@@ -90,4 +92,32 @@ fn sync_directory(place: &Path) -> io::Result<()> {
     // The parent of a bare name is the working directory.
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     File::open(parent)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<std::ffi::OsString> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_cannot_get_into_its_place_is_not_left_beside_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (file, taken) = (scratch.path().join("file"), scratch.path().join("taken"));
+        std::fs::create_dir(&taken).unwrap();
+        type Put = fn(&Path, &[u8]) -> io::Result<()>;
+        let ways: [(Put, &[u8]); 4] = [(create, b"1"), (replace, b"2"), (publish, b"3"), (rewrite, b"4")];
+        for (put, content) in ways {
+            put(&file, content).unwrap();
+            assert_eq!(std::fs::read(&file).unwrap(), content);
+            put(&taken, b"content").unwrap_err();
+            assert!(taken.is_dir());
+            assert_eq!(names(scratch.path()), ["file", "taken"]);
+        }
+    }
 }
