@@ -189,12 +189,7 @@ impl Committer {
             self.begin_segment(&held)?;
         }
 
-        let mut batch = Batch {
-            bytes: Vec::new(),
-            frontier: self.chain.frontier(),
-            writer: self.writer,
-            boot: self.boot,
-        };
+        let mut batch = Batch::new(self.chain.frontier(), self.writer, self.boot);
         if !self.introduced
             && let Err(error) = batch.add(self.writer, &[self.session()])
         {
@@ -319,12 +314,7 @@ impl Committer {
         let frontier = self.chain.frontier();
         let log = self.chain.log().ok_or(Poison::Abandoned)?;
         let body = Segment { log, previous: self.chain.segment(), size: frontier.offset };
-        let mut batch = Batch {
-            bytes: Vec::new(),
-            frontier: Frontier { offset: 0, ..frontier },
-            writer: self.writer,
-            boot: self.boot,
-        };
+        let mut batch = Batch::new(Frontier { offset: 0, ..frontier }, self.writer, self.boot);
         // A few hundred bytes of small numbers: it always fits.
         batch.add(self.writer, &[body.into()]).map_err(|_| Poison::Abandoned)?;
         let path = self.files.layout.segment(frontier.seq);
@@ -457,12 +447,7 @@ impl Committer {
 
     /// Makes the line of a recovery record and takes it into account.
     fn declare(&mut self, record: Recovery) -> Result<Vec<u8>, Poison> {
-        let mut batch = Batch {
-            bytes: Vec::new(),
-            frontier: self.chain.frontier(),
-            writer: self.writer,
-            boot: self.boot,
-        };
+        let mut batch = Batch::new(self.chain.frontier(), self.writer, self.boot);
         let offset = batch.frontier.offset;
         // A few hundred bytes of small numbers: it always fits.
         if batch.add(self.writer, &[record.into()]).is_err() {
@@ -563,12 +548,17 @@ fn write_once(mut segment: &File, bytes: &[u8]) -> Result<(), Poison> {
 /// Lines on their way to the segment.
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) frontier: Frontier,
-    pub(crate) writer: Uuid,
-    pub(crate) boot: BootId,
+    frontier: Frontier,
+    writer: Uuid,
+    boot: BootId,
 }
 
 impl Batch {
+    /// Nothing yet, to be appended at the frontier.
+    pub(crate) fn new(frontier: Frontier, writer: Uuid, boot: BootId) -> Self {
+        Self { bytes: Vec::new(), frontier, writer, boot }
+    }
+
     /// Adds records one behind the other: all of them, or none.
     pub(crate) fn add(&mut self, op: Uuid, bodies: &[Body]) -> Result<Vec<Receipt>, AppendError> {
         let (len, frontier) = (self.bytes.len(), self.frontier);
@@ -614,12 +604,7 @@ mod tests {
     #[test]
     fn a_call_that_does_not_fit_leaves_no_trace_in_the_batch() {
         let note = |len| Body::from(Close { reason: "x".repeat(len) });
-        let mut batch = Batch {
-            bytes: Vec::new(),
-            frontier: Chain::new().frontier(),
-            writer: Uuid::nil(),
-            boot: BootId::default(),
-        };
+        let mut batch = Batch::new(Chain::new().frontier(), Uuid::nil(), BootId::default());
         let first = batch.add(Uuid::nil(), &[note(1)]).unwrap();
         let refused = batch.add(Uuid::nil(), &[note(2), note(LINE_LIMIT)]);
         assert!(matches!(refused, Err(AppendError::TooLong { .. })));

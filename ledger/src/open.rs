@@ -205,8 +205,7 @@ fn create(layout: &Layout, _held: &Held) -> Result<Newest, OpenError> {
         line_limit: LINE_LIMIT as u64,
         tool: concat!("depute-ledger ", env!("CARGO_PKG_VERSION")).to_owned(),
     };
-    let mut batch =
-        Batch { bytes: Vec::new(), frontier: Chain::new().frontier(), writer, boot: BootId::current() };
+    let mut batch = Batch::new(Chain::new().frontier(), writer, BootId::current());
     let path = &layout.segment(0);
     batch.add(writer, &[genesis.into()]).map_err(|error| at(path)(io::Error::other(error)))?;
     durable::publish(&Layout::tmp(path), path, &batch.bytes, 0o600).map_err(at(path))?;
