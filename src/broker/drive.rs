@@ -19,7 +19,7 @@ use crate::host;
 use super::executor::Ending;
 
 /// The most bytes of an answer that are kept.
-pub(super) const MAX_OUTPUT: usize = 1024 * 1024;
+pub const MAX_OUTPUT: usize = 1024 * 1024;
 /// The most bytes of a child's standard error that are passed on.
 const MAX_TALK: usize = 256 * 1024;
 /// How long a child has between the polite signal and the last one.

@@ -22,6 +22,7 @@ pub use assemble::{
     Assembled, Place, TIER, assemble, load_policy, load_profile, policy_file, profiles, runtimes,
     user_policy, within_locks,
 };
+pub use drive::MAX_OUTPUT;
 pub use enter::enter;
 pub use executor::{Ending, Outcome};
 pub use gate::Terminal;

@@ -23,8 +23,8 @@ pub(super) struct ExplainArgs {
 
 pub(super) fn main(args: &ExplainArgs, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     let dir = ledger::directory(None, global)?;
-    let reader = Reader::open(&dir).map_err(|error| ledger::unreadable(&error))?;
-    let Some((seq, ts, recorded)) = find(reader, args.seq)? else {
+    let mut reader = Reader::open(&dir).map_err(|error| ledger::unreadable(&error))?;
+    let Some((seq, ts, recorded)) = find(&mut reader, args.seq)? else {
         let what = match args.seq {
             Some(seq) => format!("line {seq} of this ledger is no decision"),
             None => "nothing on this ledger was refused or held".to_owned(),
@@ -32,8 +32,7 @@ pub(super) fn main(args: &ExplainArgs, global: &Global, out: &mut Output) -> Res
         return Err(Failure::new(Exit::Invalid, "NO_SUCH_DECISION", what)
             .fix("`depute ledger show` lists the lines; name one with `depute explain LINE`"));
     };
-    let objects = Reader::open(&dir).map_err(|error| ledger::unreadable(&error))?;
-    let load = |digest| objects.get_object(digest).map_err(|error| error.to_string());
+    let load = |digest| reader.get_object(digest).map_err(|error| error.to_string());
     let gone = |why: String| {
         Failure::new(Exit::Ledger, "NOT_REDECIDABLE", format!("line {seq} cannot be decided again: {why}"))
             .fix("look at the ledger with `depute ledger verify`")
@@ -66,7 +65,7 @@ pub(super) fn main(args: &ExplainArgs, global: &Global, out: &mut Output) -> Res
 type Line = (u64, String, Recorded);
 
 /// The decision on a line, or the last one that was not granted.
-fn find(reader: Reader, seq: Option<u64>) -> Result<Option<Line>, Failure> {
+fn find(reader: &mut Reader, seq: Option<u64>) -> Result<Option<Line>, Failure> {
     let mut found = None;
     for line in reader {
         let line = line.map_err(ledger::read_failure)?;

@@ -7,12 +7,9 @@ use clap::Args;
 use crate::broker::{Garbage, Waste, collect};
 use crate::exit::Exit;
 use crate::host::{self, Project};
-use crate::policy::parse_duration;
 
-use super::Failure;
 use super::out::{Output, Tone};
-
-const DAY_MS: u64 = 24 * 3_600_000;
+use super::{Failure, parse_age};
 
 /// What may go.
 #[derive(Debug, Args)]
@@ -29,20 +26,11 @@ pub(super) struct GcArgs {
 }
 
 fn age(text: &str) -> Result<u64, String> {
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()?.checked_mul(DAY_MS));
-    days.or_else(|| parse_duration(text))
-        .ok_or_else(|| "write an age such as `30d`, `12h` or `10m`".to_owned())
+    parse_age(text).ok_or_else(|| "write an age such as `30d`, `12h` or `10m`".to_owned())
 }
 
 pub(super) fn main(args: &GcArgs, out: &mut Output) -> Result<Exit, Failure> {
-    if host::is_inside_node() {
-        return Err(Failure::new(
-            Exit::Refused,
-            "GC_REFUSED",
-            "a child does not clean up after its operator",
-        )
-        .fix("run it in a terminal of your own"));
-    }
+    Failure::unless_operator("GC_REFUSED", "a child does not clean up after its operator")?;
     let before = host::now_ms().saturating_sub(args.older_than);
     let mut garbage = Vec::new();
     for state in states(args.all)? {

@@ -31,6 +31,8 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 use crate::capability::Capability;
 use crate::diagnostic::Diagnostic;
 use crate::exit::Exit;
+use crate::host;
+use crate::policy::parse_duration;
 
 use out::Output;
 
@@ -144,6 +146,17 @@ impl Failure {
         Self { exit, code, message: message.into(), fix: None, at: None }
     }
 
+    /// What only the operator does: refused to whatever runs below a node.
+    ///
+    /// # Errors
+    /// Where this runs below one.
+    fn unless_operator(code: &'static str, message: &'static str) -> Result<(), Self> {
+        if !host::is_inside_node() {
+            return Ok(());
+        }
+        Err(Self::new(Exit::Refused, code, message).fix("run it in a terminal of your own"))
+    }
+
     fn fix(self, fix: impl Into<String>) -> Self {
         Self { fix: Some(fix.into()), ..self }
     }
@@ -180,6 +193,13 @@ impl From<Box<Diagnostic>> for Failure {
         let (message, fix) = (at.problem.message.clone(), at.problem.fix.clone());
         Self { fix, at: Some(at), ..Self::new(Exit::Invalid, "POLICY_INVALID", message) }
     }
+}
+
+/// Milliseconds of an age: a time as a policy writes it, or days such as `30d`.
+fn parse_age(text: &str) -> Option<u64> {
+    const DAY_MS: u64 = 24 * 3_600_000;
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()?.checked_mul(DAY_MS));
+    days.or_else(|| parse_duration(text))
 }
 
 /// Runs the command line of this process.

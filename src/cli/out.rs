@@ -53,6 +53,23 @@ impl Output {
         self.note(written)
     }
 
+    /// The answer of a child, which is text that a model wrote: on a terminal it is made safe, to a program
+    /// it is as it is.
+    pub(super) fn answer(&mut self, answer: &[u8]) -> io::Result<()> {
+        if !io::stdout().is_terminal() {
+            return self.bytes(answer);
+        }
+        for line in String::from_utf8_lossy(answer).lines() {
+            self.line(&printable(line))?;
+        }
+        Ok(())
+    }
+
+    /// Says that an answer has more bytes than were kept.
+    pub(super) fn say_cut(&mut self, bytes: u64, kept: usize) {
+        self.say(&format!("note: the answer has {bytes} bytes; the first {kept} were kept"));
+    }
+
     /// One JSON value on a line, with everything escaped that a terminal would act on.
     pub(super) fn json(&mut self, value: &impl serde::Serialize) -> io::Result<()> {
         use std::fmt::Write;

@@ -1,23 +1,17 @@
 //! `depute output`: the answer of a node, as it was kept and recorded.
 
-use std::io::IsTerminal;
-
 use clap::Args;
 use depute_ledger::record::{Body, OutputRef};
 use depute_ledger::{OpenError, Reader};
 use uuid::Uuid;
 
-use crate::broker::{Answer, answers};
-use crate::diagnostic::printable;
+use crate::broker::{Answer, MAX_OUTPUT, answers};
 use crate::discover::read_regular;
 use crate::exit::Exit;
 use crate::host::Project;
 
 use super::out::Output;
 use super::{Failure, Global, ledger};
-
-/// The most bytes of an answer that are kept.
-const MAX_ANSWER: usize = 1024 * 1024;
 
 /// Whose answer.
 #[derive(Debug, Args)]
@@ -30,9 +24,10 @@ pub(super) struct OutputArgs {
 pub(super) fn main(args: &OutputArgs, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     let kept = answers(&Project::here()?.state.join("sessions"))?;
     let Answer { node, path } = find(kept, args.node.as_deref())?;
-    let content = read_regular(&path, MAX_ANSWER)?;
+    let content = read_regular(&path, MAX_OUTPUT)?;
     let dir = ledger::directory(None, global)?;
-    let recorded = recorded(&dir, node)?;
+    let mut reader = Reader::open(&dir).map_err(|error| ledger::unreadable(&error))?;
+    let recorded = recorded(&mut reader, node)?;
     let differs = || {
         Failure::new(
             Exit::Ledger,
@@ -52,7 +47,6 @@ pub(super) fn main(args: &OutputArgs, global: &Global, out: &mut Output) -> Resu
     let unread = |error: OpenError| {
         Failure::new(Exit::Ledger, "LEDGER_UNREADABLE", error.to_string()).fix(ledger::READ)
     };
-    let reader = Reader::open(&dir).map_err(|error| ledger::unreadable(&error))?;
     let checked = match reader.keyed_digest(&content).map_err(unread)? {
         Some(digest) if digest != recorded.digest => return Err(differs()),
         Some(_) => true,
@@ -65,20 +59,9 @@ pub(super) fn main(args: &OutputArgs, global: &Global, out: &mut Output) -> Resu
         }))?;
         return Ok(Exit::Done);
     }
-    // Text that a model wrote: on a terminal it is made safe, to a program it is as it is.
-    if std::io::stdout().is_terminal() {
-        for line in String::from_utf8_lossy(&content).lines() {
-            out.line(&printable(line))?;
-        }
-    } else {
-        out.bytes(&content)?;
-    }
+    out.answer(&content)?;
     if recorded.truncated {
-        out.say(&format!(
-            "note: the answer has {} bytes; the first {} were kept",
-            recorded.bytes,
-            content.len()
-        ));
+        out.say_cut(recorded.bytes, content.len());
     }
     if !checked {
         out.say("note: the key of this ledger is gone, so the answer cannot be checked against it");
@@ -107,9 +90,9 @@ fn find(mut kept: Vec<Answer>, wanted: Option<&str>) -> Result<Answer, Failure> 
 }
 
 /// What the ledger says of a node's answer.
-fn recorded(dir: &std::path::Path, node: Uuid) -> Result<Option<OutputRef>, Failure> {
+fn recorded(reader: &mut Reader, node: Uuid) -> Result<Option<OutputRef>, Failure> {
     let mut found = None;
-    for line in Reader::open(dir).map_err(|error| ledger::unreadable(&error))? {
+    for line in reader {
         if let Body::Exit(exit) = line.map_err(ledger::read_failure)?.record.body
             && exit.node == node
         {

@@ -1,6 +1,5 @@
 //! `depute run`: decide, record, start, and see the child to its end.
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use depute_ledger::OpenError;
@@ -163,23 +162,12 @@ fn human(ended: &Ended, ready: &super::request::Ready, out: &mut Output) -> Resu
         if use_list.is_empty() { "no tools" } else { &use_list },
         ended.seq
     ));
-    // The answer is text that a model wrote: on a terminal it is made safe, to a program it is as is.
-    if std::io::stdout().is_terminal() {
-        for line in String::from_utf8_lossy(&outcome.output).lines() {
-            out.line(&printable(line))?;
-        }
-    } else {
-        out.bytes(&outcome.output)?;
-    }
+    out.answer(&outcome.output)?;
     if outcome.outlived > 0 {
         out.say(&format!("note: {} processes outlived the child and were ended", outcome.outlived));
     }
     if outcome.truncated {
-        out.say(&format!(
-            "note: the answer has {} bytes; the first {} were kept",
-            outcome.output_bytes,
-            outcome.output.len()
-        ));
+        out.say_cut(outcome.output_bytes, outcome.output.len());
     }
     let after = outcome.duration_ms;
     match failed(outcome) {

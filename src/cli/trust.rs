@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::discover::trust;
 use crate::exit::Exit;
-use crate::host::{self, Project};
+use crate::host::Project;
 
 use super::Failure;
 use super::out::Output;
@@ -33,14 +33,7 @@ pub(super) fn main(args: &TrustArgs, out: &mut Output) -> Result<Exit, Failure> 
         None => Project::here()?,
     };
     if !args.show {
-        if host::is_inside_node() {
-            return Err(Failure::new(
-                Exit::Refused,
-                "TRUST_REFUSED",
-                "a child does not decide what is trusted",
-            )
-            .fix("run it in a terminal of your own"));
-        }
+        Failure::unless_operator("TRUST_REFUSED", "a child does not decide what is trusted")?;
         trust::record(&project.trust, &project.root, !args.revoke)?;
     }
     let trusted = trust::is_trusted(&project.trust, &project.root);

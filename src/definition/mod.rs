@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use depute_ledger::Digest;
 
-use crate::capability::{CapabilitySet, DefinitionName, ToolName};
+use crate::capability::{CapabilitySet, DefinitionName, Subsumption, ToolName};
 use crate::diagnostic::Problem;
 
 pub use entries::declared_in;
@@ -178,6 +178,12 @@ impl Definition {
     #[must_use]
     pub fn removed(&self) -> &CapabilitySet {
         &self.removed
+    }
+
+    /// These less all that touches what it removes.
+    #[must_use]
+    pub fn without_removed(&self, ids: &CapabilitySet, table: &Subsumption) -> CapabilitySet {
+        ids.filtered(|id| !self.removed.iter().any(|gone| id.touches(gone, table)))
     }
 
     /// The model it asks for.

@@ -22,8 +22,7 @@ pub fn ceiling(policy: &Policy, definition: &Definition, tree: &Digest) -> Optio
         (Ceiling::Undeclared(_), Some(overlay)) => overlay.uses.clone(),
         (Ceiling::Undeclared(_), None) => return None,
     };
-    let table = policy.subsumption();
-    Some(allowed.filtered(|id| !definition.removed().iter().any(|gone| id.touches(gone, &table))))
+    Some(definition.without_removed(&allowed, &policy.subsumption()))
 }
 
 /// What is wrong with a definition that has no ceiling, in words that follow its name.

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::diagnostic::Problem;
-use crate::yaml::{self, Node, Value};
+use crate::yaml::{Node, Value};
 
+use super::read::root;
 use super::{Overlay, Policy};
 
 /// The policy with these overlays put behind its own. Every other byte stays.
@@ -14,18 +15,16 @@ use super::{Overlay, Policy};
 pub fn with_overlays(source: &[u8], added: &[Overlay]) -> Result<Vec<u8>, Problem> {
     let old = Policy::read(source)?;
     let text = std::str::from_utf8(source).unwrap_or_default();
-    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    let root = yaml::parse(text.get(start..).unwrap_or_default(), start)?;
+    let root = root(source)?;
     let Value::Map(entries) = &root.value else { return Err(unwritable(&root)) };
     let items: Vec<String> = added.iter().map(Overlay::text).collect();
-    let written = match entries.iter().find(|entry| entry.key == "overlays") {
+    let (node, written) = match entries.iter().find(|entry| entry.key == "overlays") {
         None => {
             let gap = if text.ends_with('\n') { "" } else { "\n" };
-            Some(format!("{text}{gap}\noverlays:\n{}", lines(&items, "  - ")))
+            (&root, Some(format!("{text}{gap}\noverlays:\n{}", lines(&items, "  - "))))
         }
-        Some(entry) => inserted(text, &entry.value, &items),
+        Some(entry) => (&entry.value, inserted(text, &entry.value, &items)),
     };
-    let node = entries.iter().find(|entry| entry.key == "overlays").map_or(&root, |entry| &entry.value);
     let written = written.ok_or_else(|| unwritable(node))?.into_bytes();
     // Whatever form the file has: it must read back as what was meant.
     let new = Policy::read(&written).map_err(|_| unwritable(node))?;

@@ -8,7 +8,7 @@ use depute::definition::{Definition, DefinitionKind};
 use depute::diagnostic::{Diagnostic, Problem};
 use depute::plan::{
     Approval, AskedDelegate, AskedUse, Decision, DefinitionFact, DefinitionRef, Facts, NodeFacts, Origin,
-    Plan, Request, Scope, Situation, Strength, Subject, TaskFacts, Usage, decide,
+    Plan, Request, Scope, Situation, Strength, Usage, decide,
 };
 use depute::policy::Policy;
 use depute::runtime::{NodePaths, Profile, Tier};
@@ -240,16 +240,8 @@ impl Case {
             },
             task_digest: None,
         };
-        let request = Request {
-            subject: Subject::Definition(DefinitionRef::try_from("helper".to_owned()).unwrap()),
-            uses: AskedUse::WholeCeiling,
-            delegate: AskedDelegate::Unstated,
-            workspace: None,
-            runtime: None,
-            model: None,
-            budget: None,
-            task: TaskFacts::of(b"look around"),
-        };
+        let helper = DefinitionRef::try_from("helper".to_owned()).unwrap();
+        let request = Request::of_whole_ceiling(helper, b"look around");
         let situation = Situation { facts, definition: None, profile: profile(LAB) };
         Self { policy, request, situation }.tools("Read, Grep")
     }

@@ -74,10 +74,10 @@ fn change(site: &Site, args: &CheckArgs, judge: &Judge, out: &mut Output) -> Opt
     for mend in &mends {
         let rest = match (mend.widens, args.allow_widening) {
             (false, _) => "",
-            (true, true) => " WIDENS",
-            (true, false) => " WIDENS, so it is not made without `--allow-widening`",
+            (true, true) => ": WIDENS",
+            (true, false) => ": WIDENS, so it is not made without `--allow-widening`",
         };
-        out.say(&format!("{shown}: {}{}", printable(&mend.message), rest.replacen(' ', ": ", 1)));
+        out.say(&format!("{shown}: {}{rest}", printable(&mend.message)));
     }
     Some(Change { path: path.to_owned(), before, after: made?.bytes.clone() })
 }

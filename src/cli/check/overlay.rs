@@ -100,7 +100,6 @@ fn overlay(site: &Site, suggested: Suggested, judge: &Judge) -> Option<Overlay> 
             .filter_map(|id| id.parse::<Capability>().ok())
             .collect(),
     };
-    let table = Subsumption::builtin();
-    let uses = uses.filtered(|id| !definition.removed().iter().any(|gone| id.touches(gone, table)));
+    let uses = definition.without_removed(&uses, Subsumption::builtin());
     Some(Overlay { definition: definition.name().clone(), digest, uses, delegate: DelegateCeiling::Unstated })
 }

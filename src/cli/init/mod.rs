@@ -13,7 +13,7 @@ use crate::definition::Definition;
 use crate::discover::Catalog;
 use crate::durable;
 use crate::exit::Exit;
-use crate::host::{self, Project};
+use crate::host::Project;
 use crate::plan::{AskedUse, Decision, DefinitionFact, DefinitionRef, Request, Which, ceiling, decide};
 use crate::policy::{BUILTIN, Policy};
 
@@ -46,14 +46,7 @@ struct Here {
 
 pub(super) fn main(out: &mut Output) -> Result<Exit, Failure> {
     let project = Project::here()?;
-    if host::is_inside_node() {
-        return Err(Failure::new(
-            Exit::Refused,
-            "INIT_REFUSED",
-            "a child does not write its operator's policy",
-        )
-        .fix("run it in a terminal of your own"));
-    }
+    Failure::unless_operator("INIT_REFUSED", "a child does not write its operator's policy")?;
     if project.policy.symlink_metadata().is_ok() {
         return Err(Failure::new(
             Exit::Refused,

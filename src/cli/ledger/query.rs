@@ -9,13 +9,12 @@ use depute_ledger::{Kind, Reader, Timestamp};
 use uuid::Uuid;
 
 use crate::capability::Capability;
-use crate::cli::Failure;
 use crate::cli::out::Output;
+use crate::cli::{Failure, parse_age};
 use crate::exit::Exit;
 use crate::host;
 use crate::nearest::nearest;
 use crate::plan::Code;
-use crate::policy::parse_duration;
 
 use super::{print, read_failure, unreadable};
 
@@ -85,8 +84,7 @@ fn code(text: &str) -> Result<&'static str, String> {
 /// Microseconds since 1970.
 fn time(text: &str) -> Result<i64, String> {
     let now = i64::try_from(host::now_ms().saturating_mul(1000)).unwrap_or(i64::MAX);
-    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok()?.checked_mul(24 * 3_600_000));
-    if let Some(ms) = days.or_else(|| parse_duration(text)) {
+    if let Some(ms) = parse_age(text) {
         return Ok(now.saturating_sub(i64::try_from(ms.saturating_mul(1000)).unwrap_or(i64::MAX)));
     }
     let at: Result<Timestamp, _> = text.parse();
