@@ -181,7 +181,11 @@ impl Root {
             path: file.as_os_str().as_bytes().to_vec(),
             kind: TreeKind::File { executable: false, content: content.clone() },
         });
-        walk.directory(directory, Path::new(""), file)?;
+        // One directory after the other: a tree may nest deeper than the stack of a thread.
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(below) = waiting.pop() {
+            walk.directory(directory, &below, file, &mut waiting)?;
+        }
         Ok((content, walk.entries))
     }
 }
@@ -194,10 +198,16 @@ struct Walk<'r> {
 }
 
 impl Walk<'_> {
-    fn directory(&mut self, base: &Path, below: &Path, definition: &Path) -> Result<(), ReadError> {
+    /// Reads what is in one directory; the directories in it are put to those that wait.
+    fn directory(
+        &mut self,
+        base: &Path,
+        below: &Path,
+        definition: &Path,
+        waiting: &mut Vec<PathBuf>,
+    ) -> Result<(), ReadError> {
         use nix::sys::stat::SFlag;
-        // Empty directories are no entries, and are counted so that they end the walk too. The length
-        // of a path bounds the nesting.
+        // Empty directories are no entries, and are counted so that they end the walk too.
         self.directories += 1;
         if self.directories > MAX_TREE_ENTRIES {
             return Err(ReadError::TreeTooLarge);
@@ -213,7 +223,7 @@ impl Walk<'_> {
             let full = base.join(&relative);
             let kind = match self.root.kind(&full)? {
                 SFlag::S_IFDIR => {
-                    self.directory(base, &relative, definition)?;
+                    waiting.push(relative);
                     continue;
                 }
                 SFlag::S_IFLNK => {

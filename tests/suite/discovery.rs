@@ -426,3 +426,22 @@ fn the_list_says_what_each_could_do_and_how_it_is_asked_for() {
         assert_eq!(code(&project, row["ask"].as_str().unwrap(), &["--trust-workspace"]), expected, "{row}");
     }
 }
+
+/// A directory may nest as deep as a path is long, and no thread's stack has to hold that.
+#[test]
+fn what_nests_deep_is_read_or_refused() {
+    use nix::fcntl::{OFlag, openat};
+    use nix::sys::stat::{Mode, mkdirat};
+    let project = Project::new();
+    for skill in ["one", "other"] {
+        project.skill(skill, "Read");
+        let skill = project.root().join(".claude/skills").join(skill);
+        let mut below: std::os::fd::OwnedFd = std::fs::File::open(skill).unwrap().into();
+        for _ in 0..1800 {
+            mkdirat(&below, "d", Mode::S_IRWXU).unwrap();
+            below = openat(&below, "d", OFlag::O_DIRECTORY, Mode::empty()).unwrap();
+        }
+    }
+    let ran = project.run(&["check", ".claude"]);
+    assert_eq!((ran.code, ran.stdout.lines().count()), (0, 3), "{}{}", ran.stdout, ran.stderr);
+}

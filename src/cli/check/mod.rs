@@ -172,7 +172,9 @@ fn examine(files: &[Found], judge: &Judge) -> Vec<Report> {
     };
     let helpers = host::cores().min(files.len()).saturating_sub(1);
     let mut done = std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..helpers).map(|_| scope.spawn(work)).collect();
+        // Where the system gives no more threads, fewer do the work.
+        let helper = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let helpers: Vec<_> = (0..helpers).map_while(helper).collect();
         let mut done = work();
         for helper in helpers {
             match helper.join() {
