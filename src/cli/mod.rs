@@ -195,6 +195,9 @@ impl From<Box<Diagnostic>> for Failure {
     }
 }
 
+/// How a command ends whose reader went away: as SIGPIPE would have it.
+const UNREAD: Exit = Exit::Child(141);
+
 /// Milliseconds of an age: a time as a policy writes it, or days such as `30d`.
 fn parse_age(text: &str) -> Option<u64> {
     const DAY_MS: u64 = 24 * 3_600_000;
@@ -241,8 +244,8 @@ pub fn main() -> Exit {
     };
     match result.and_then(|exit| out.flush().map(|()| exit).map_err(Failure::from)) {
         Ok(exit) => exit,
-        // The reader went away. What was not told is not done, so this is what SIGPIPE would give.
-        Err(_) if out.is_broken_pipe() => Exit::Child(141),
+        // What was not told is not done.
+        Err(_) if out.is_broken_pipe() => UNREAD,
         Err(failure) => {
             out.failure(&failure);
             failure.exit

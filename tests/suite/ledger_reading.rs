@@ -1,9 +1,12 @@
 //! `depute ledger query`, `tail` and `rotate`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use super::project::Project;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::project::{self, Project};
 
 const RUN: [&str; 4] = ["run", "reviewer", "--runtime", "scripted"];
 
@@ -53,6 +56,34 @@ fn conditions_pick_records_out() {
     // The last of them, in their order.
     let last = query(&project, &["--kind", "decision", "--last", "2"]);
     assert_eq!(last, query(&project, &["--kind", "decision"])[2..]);
+}
+
+#[test]
+fn the_newest_come_first_on_request() {
+    let project = project();
+    let backwards = |args: &[&str]| {
+        let mut records = query(&project, args);
+        records.reverse();
+        assert_eq!(query(&project, &[args, &["--reverse"]].concat()), records, "{args:?}");
+        records.len()
+    };
+    let all = backwards(&[]);
+    // Decisions in one segment, what became of them in another, and one segment with nothing of it.
+    for _ in 0..2 {
+        project.json(&["ledger", "rotate"]);
+        project.run(&[&RUN[..], &["--trust-workspace", "--task", "say x"]].concat());
+    }
+    project.json(&["ledger", "rotate"]);
+    assert_eq!(backwards(&[]), all + 2 * 7 + 1);
+    assert_eq!(backwards(&["--agent", "reviewer"]), 16);
+    assert_eq!(backwards(&["--agent", "reader", "--kind", "exit"]), 1);
+    let newest = query(&project, &["--kind", "decision", "--last", "3", "--reverse"]);
+    let mut decisions = query(&project, &["--kind", "decision"]);
+    decisions.reverse();
+    assert_eq!(newest, decisions[..3]);
+    assert_eq!(query(&project, &["--last", "0", "--reverse"]), query(&project, &["--last", "0"]));
+    let none = project.run(&["ledger", "query", "--agent", "nobody", "--reverse"]);
+    assert_eq!((none.code, none.stdout.as_str(), none.stderr.as_str()), (0, "", "no record is so\n"));
 }
 
 #[test]
@@ -124,6 +155,34 @@ fn a_tail_goes_on_with_what_is_appended() {
     assert_eq!(until("session ended"), 6);
     tail.kill().unwrap();
     tail.wait().unwrap();
+}
+
+#[test]
+fn a_tail_ends_when_it_is_told_to_or_nobody_reads_it() {
+    let project = project();
+    let follow = || {
+        let mut command = project.command(&["ledger", "tail", "--follow", "-n", "2"]);
+        let mut tail = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(tail.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert!(line.contains("exit"), "{line}");
+        (tail, out)
+    };
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        let (tail, mut out) = follow();
+        kill(Pid::from_raw(tail.id().try_into().unwrap()), signal).unwrap();
+        let mut rest = String::new();
+        out.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest.lines().count(), 1, "what was there is there whole: {rest}");
+        let ended = project::ran(&tail.wait_with_output().unwrap());
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, ""), "{signal}");
+    }
+    // Nothing more is appended that it could fail to print.
+    let (tail, out) = follow();
+    drop(out);
+    let ended = project::ran(&tail.wait_with_output().unwrap());
+    assert_eq!((ended.code, ended.stderr.as_str()), (141, ""));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use depute_ledger::record::{Body, Record};
-use depute_ledger::{Ledger, Line, ReadError, Reader, VerifyError, VerifyOptions, verify};
+use depute_ledger::{Ledger, ReadError, Reader, VerifyError, VerifyOptions, verify};
 
 use crate::diagnostic::printable;
 use crate::exit::Exit;
@@ -35,7 +35,7 @@ pub(super) enum LedgerCommand {
         dir: Option<PathBuf>,
     },
     /// Print the records that some conditions pick out
-    Query(query::QueryArgs),
+    Query(Box<query::QueryArgs>),
     /// Print the newest records, and with `--follow` those that come
     Tail(tail::TailArgs),
 }
@@ -167,23 +167,23 @@ fn rotate(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
 
 fn show(dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
     for line in Reader::open(dir).map_err(|error| unreadable(&error))? {
-        print(&line.map_err(read_failure)?, out)?;
+        let line = line.map_err(read_failure)?;
+        print(&line.record, &line.bytes, out)?;
     }
     out.flush()?;
     Ok(Exit::Done)
 }
 
 /// One record: its line as it stands in the ledger, or what it says.
-fn print(line: &Line, out: &mut Output) -> Result<(), Failure> {
+fn print(record: &Record, line: &[u8], out: &mut Output) -> Result<(), Failure> {
     if out.json {
-        out.bytes(&line.bytes)?;
+        out.bytes(line)?;
         return Ok(out.bytes(b"\n")?);
     }
-    Ok(out.line(&printable(&describe(line)))?)
+    Ok(out.line(&printable(&describe(record)))?)
 }
 
-fn describe(line: &Line) -> String {
-    let record: &Record = &line.record;
+fn describe(record: &Record) -> String {
     let what = match &record.body {
         Body::Genesis(body) => format!("log {}", body.log),
         Body::Session(body) => format!("{} by uid {} on {}", body.tool, body.uid, body.host),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use depute_ledger::record::{Body, Decision, GrantLists, Record, Verdict};
-use depute_ledger::{Kind, Reader, Timestamp};
+use depute_ledger::{Kind, Reader, Timestamp, decode_line};
 use uuid::Uuid;
 
 use crate::capability::Capability;
@@ -53,6 +53,9 @@ pub(in crate::cli) struct QueryArgs {
     /// Only the last so many of them
     #[arg(long, value_name = "N")]
     last: Option<usize>,
+    /// The newest first
+    #[arg(long)]
+    reverse: bool,
 }
 
 /// A verdict, as it is asked for.
@@ -94,16 +97,30 @@ fn time(text: &str) -> Result<i64, String> {
 
 pub(super) fn main(args: &QueryArgs, dir: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let mut picked = Picked { args, nodes: HashSet::new() };
+    let found = if args.reverse {
+        newest_first(&mut picked, dir, out)?
+    } else {
+        oldest_first(&mut picked, dir, out)?
+    };
+    if !found {
+        out.say("no record is so");
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+/// Prints what is picked in the order of the ledger. Says whether there is anything.
+fn oldest_first(picked: &mut Picked, dir: &Path, out: &mut Output) -> Result<bool, Failure> {
     let mut last = VecDeque::new();
-    let mut found = 0_u64;
+    let mut found = false;
     for line in Reader::open(dir).map_err(|error| unreadable(&error))? {
         let line = line.map_err(read_failure)?;
         if !picked.holds(&line.record) {
             continue;
         }
-        found += 1;
-        match args.last {
-            None => print(&line, out)?,
+        found = true;
+        match picked.args.last {
+            None => print(&line.record, &line.bytes, out)?,
             Some(most) => {
                 last.push_back(line);
                 if last.len() > most {
@@ -113,13 +130,49 @@ pub(super) fn main(args: &QueryArgs, dir: &Path, out: &mut Output) -> Result<Exi
         }
     }
     for line in &last {
-        print(line, out)?;
+        print(&line.record, &line.bytes, out)?;
     }
-    if found == 0 {
-        out.say("no record is so");
+    Ok(found)
+}
+
+/// The same in the other order: segments are read from the newest back, each from its start, so that the
+/// lines of no more than one are in memory.
+fn newest_first(picked: &mut Picked, dir: &Path, out: &mut Output) -> Result<bool, Failure> {
+    if picked.args.agent.is_some() {
+        // The decision that says which definition a node is of is older than the rest about the node.
+        for line in Reader::open(dir).map_err(|error| unreadable(&error))? {
+            picked.meet(&line.map_err(read_failure)?.record);
+        }
     }
-    out.flush()?;
-    Ok(Exit::Done)
+    let mut left = picked.args.last.unwrap_or(usize::MAX);
+    let (mut found, mut done) = (false, None);
+    for count in 1.. {
+        let (mut segment, mut lines) = (None, Vec::new());
+        for line in Reader::open_last(dir, count).map_err(|error| unreadable(&error))? {
+            let line = line.map_err(read_failure)?;
+            if line.segment != *segment.get_or_insert(line.segment) {
+                break;
+            }
+            if picked.holds(&line.record) {
+                lines.push(line.bytes);
+            }
+        }
+        let Some(segment) = segment else { break };
+        // Where another segment was begun meanwhile, this may be one that was printed already.
+        if done.is_none_or(|done| segment < done) {
+            found |= !lines.is_empty();
+            for line in lines.iter().rev().take(left) {
+                let record = decode_line(line).map_err(|error| std::io::Error::other(error.to_string()))?;
+                print(&record, line, out)?;
+            }
+            left = left.saturating_sub(lines.len());
+            done = Some(segment);
+        }
+        if segment == 0 || left == 0 && found {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 /// What was asked for, and the nodes that are meant by it.
@@ -130,16 +183,21 @@ struct Picked<'a> {
 }
 
 impl Picked<'_> {
-    fn holds(&mut self, record: &Record) -> bool {
-        let args = self.args;
-        let at = record.ts.as_microsecond();
-        let starts = |id: Uuid, wanted: &String| id.to_string().starts_with(&wanted.to_ascii_lowercase());
-        let node = node(record);
-        if let (Body::Decision(decision), Some(agent)) = (&record.body, &args.agent)
+    /// Notes the node of a decision about the definition that is asked for.
+    fn meet(&mut self, record: &Record) {
+        if let (Body::Decision(decision), Some(agent)) = (&record.body, &self.args.agent)
             && decision.definition.as_ref() == Some(agent)
         {
             self.nodes.insert(decision.node);
         }
+    }
+
+    fn holds(&mut self, record: &Record) -> bool {
+        let args = self.args;
+        self.meet(record);
+        let at = record.ts.as_microsecond();
+        let starts = |id: Uuid, wanted: &String| id.to_string().starts_with(&wanted.to_ascii_lowercase());
+        let node = node(record);
         (args.kind.is_empty() || args.kind.contains(&record.body.kind()))
             && (args.agent.is_none() || node.is_some_and(|node| self.nodes.contains(&node)))
             && args.node.as_ref().is_none_or(|wanted| node.is_some_and(|node| starts(node, wanted)))

@@ -354,11 +354,12 @@ Prints the records for which all conditions hold; a condition that is given twic
 value, and `--capability` for all. `--agent` and `--node` pick out everything that happened to a node: \
 its decision, the answers to its gates, its start and its end. The output is that of `ledger show`.
 
-It reads the ledger once, in bounded memory. A kind or code that does not exist is an error, and never \
-an empty result.",
+It reads the ledger once, and with `--reverse` segment by segment from the newest back. No more than one \
+segment is in memory. A kind or code that does not exist is an error, and never an empty result.",
         examples: &[
             Example("What was refused in the last day", "depute ledger query --verdict refused --since 1d"),
             Example("Everything that the reviewer did", "depute ledger query --agent reviewer"),
+            Example("The five newest decisions, newest first", "depute ledger query --kind decision --last 5 --reverse"),
             Example(
                 "Where a shell was asked for, as JSON",
                 "depute ledger query --kind decision --capability tool:bash --json",
@@ -372,8 +373,8 @@ an empty result.",
         command: "ledger tail",
         about: "\
 Prints the newest records, and with `--follow` those that are appended from then on, until it is \
-interrupted. It reads no more of a long ledger than it needs, never prints a record that is only half \
-written, and goes on into the next segment.",
+interrupted or nobody reads it any more. It reads no more of a long ledger than it needs, never prints a \
+record that is only half written, and goes on into the next segment.",
         examples: &[
             Example("The ten newest", "depute ledger tail"),
             Example("What happens now, as JSON", "depute ledger tail --follow -n 0 --json"),
