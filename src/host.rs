@@ -184,6 +184,16 @@ impl Project {
     }
 }
 
+/// The real path of what exists of a path, and the rest of it.
+#[must_use]
+pub fn real_path(path: &Path) -> PathBuf {
+    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    whole
+        .ancestors()
+        .find_map(|above| Some(above.canonicalize().ok()?.join(whole.strip_prefix(above).ok()?)))
+        .unwrap_or(whole)
+}
+
 /// The key of a directory: a slug a person recognises, and 16 hex digits of the path's SHA-256.
 #[must_use]
 pub fn key(root: &Path) -> String {

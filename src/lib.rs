@@ -11,6 +11,7 @@
 //! [`scripted`], [`cli`].
 
 pub mod broker;
+pub mod cage;
 pub mod capability;
 pub mod cli;
 pub mod definition;
@@ -19,6 +20,7 @@ pub mod discover;
 pub mod durable;
 pub mod exit;
 pub mod host;
+pub mod kernel_spec;
 pub mod nearest;
 pub mod plan;
 pub mod policy;

@@ -501,6 +501,23 @@ pub fn whole(node: &Node, what: &str, most: u64) -> Result<u64, Problem> {
     }
 }
 
+/// The absolute path at a node, without `..`.
+///
+/// # Errors
+/// A [`Problem`] where it is none.
+pub fn absolute(node: &Node) -> Result<String, Problem> {
+    let path = text(node, "a path")?;
+    if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
+        return Err(Problem::new(
+            "relative-path",
+            node.span.clone(),
+            format!("`{path}` is not an absolute path without `..`"),
+        )
+        .fix("begin it with `/`, and leave out `..`"));
+    }
+    Ok(path.to_owned())
+}
+
 /// The items of a list.
 ///
 /// # Errors

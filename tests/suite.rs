@@ -14,6 +14,7 @@
 mod suite {
     mod algebra;
     mod architecture;
+    mod caged;
     mod ceilings;
     mod checking;
     mod codes;
@@ -25,7 +26,9 @@ mod suite {
     mod examples;
     mod frontmatter;
     mod gates;
+    mod held;
     mod init;
+    mod kernel;
     mod launches;
     mod ledger_reading;
     mod leftovers;
@@ -51,6 +54,7 @@ mod suite {
     mod scopes;
     mod source;
     mod support;
+    mod tiers;
     mod versions;
 }
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 use depute::capability::DefinitionName;
 use depute::definition::{Definition, DefinitionKind};
 use depute::plan::{
-    Decision, DefinitionFact, DefinitionRef, Facts, NodeFacts, Origin, Request, Situation, Usage, Which,
-    decide,
+    Decision, DefinitionFact, DefinitionRef, Facts, NodeFacts, Origin, PlaceFact, Request, Situation, Usage,
+    Which, decide,
 };
 use depute::policy::Policy;
 use depute::runtime::{NodePaths, Profile, Tier};
@@ -42,7 +42,10 @@ pub(super) fn run() {
             place: "reviewer/SKILL.md".to_owned(),
             tree: depute_ledger::Digest::of(FILE.as_bytes()),
         },
-        tier: Tier::Zero,
+        tier: Tier::K,
+        lacking: None,
+        kept: Vec::new(),
+        places: [("docs".to_owned(), PlaceFact::Directory)].into(),
         approvals: Vec::new(),
         now_ms: 1_000_000,
         used: Usage::default(),

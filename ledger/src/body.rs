@@ -387,6 +387,46 @@ body! {
 }
 
 body! {
+    /// What holds a node, as it was tried from inside before its program ran.
+    Caged {
+        /// The node.
+        node: Uuid,
+        /// How strongly it is held, by the letter of the tier.
+        tier: String,
+        /// The version of the kernel's Landlock interface that holds it; `None` where none does.
+        landlock: Option<u64>,
+        /// What was tried and was denied, in words.
+        tried: Vec<String>,
+    }
+}
+
+body! {
+    /// Something a node tried and was denied, counted to its end.
+    Denied {
+        /// The node.
+        node: Uuid,
+        /// What kind of thing it was.
+        what: DeniedWhat,
+        /// Its name: a host and port. Never what was sent there.
+        name: String,
+        /// How often.
+        count: u64,
+        /// Why.
+        why: String,
+    }
+}
+
+word! {
+    /// What kind of thing was denied.
+    DeniedWhat {
+        /// A connection to a host.
+        Host,
+        /// The start of a program.
+        Program,
+    }
+}
+
+body! {
     /// The program is gone.
     Exit {
         /// The node that ended.

@@ -81,6 +81,8 @@ impl From<&Record> for Claim {
             | Body::Approval(_)
             | Body::Spawn(_)
             | Body::Spawned(_)
+            | Body::Caged(_)
+            | Body::Denied(_)
             | Body::Exit(_)
             | Body::Close(_) => Role::Other,
         };

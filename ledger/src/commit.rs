@@ -528,6 +528,8 @@ impl Committer {
             | Body::Segment(_)
             | Body::Approval(_)
             | Body::Spawned(_)
+            | Body::Caged(_)
+            | Body::Denied(_)
             | Body::Exit(_)
             | Body::Recovery(_)
             | Body::Close(_) => false,

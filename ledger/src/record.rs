@@ -103,6 +103,10 @@ kinds! {
     Spawn,
     /// The program runs.
     Spawned,
+    /// What holds a node.
+    Caged,
+    /// What a node was denied.
+    Denied,
     /// The program is gone.
     Exit,
     /// The first line of a further segment.
@@ -125,7 +129,14 @@ impl Kind {
     pub const fn is_reserved(self) -> bool {
         match self {
             Self::Genesis | Self::Session | Self::Segment | Self::Recovery => true,
-            Self::Decision | Self::Approval | Self::Spawn | Self::Spawned | Self::Exit | Self::Close => false,
+            Self::Decision
+            | Self::Approval
+            | Self::Spawn
+            | Self::Spawned
+            | Self::Caged
+            | Self::Denied
+            | Self::Exit
+            | Self::Close => false,
         }
     }
 }

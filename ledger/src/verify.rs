@@ -303,7 +303,13 @@ impl Audit {
             Body::Exit(exit) => {
                 self.open.remove(&exit.node);
             }
-            Body::Genesis(_) | Body::Segment(_) | Body::Spawned(_) | Body::Recovery(_) | Body::Close(_) => {}
+            Body::Genesis(_)
+            | Body::Segment(_)
+            | Body::Spawned(_)
+            | Body::Caged(_)
+            | Body::Denied(_)
+            | Body::Recovery(_)
+            | Body::Close(_) => {}
         }
     }
 

@@ -6,14 +6,18 @@ use std::path::{Path, PathBuf};
 
 use depute_ledger::KeyedDigest;
 
-use crate::capability::Grant;
+use crate::cage::{self, Machine};
+use crate::capability::{AskedId, CapabilitySet, Grant};
 use crate::definition::MAX_FILE;
 use crate::diagnostic::{Diagnostic, Problem};
 use crate::discover::{Catalog, read_regular, trust};
 use crate::host::{self, Project};
-use crate::plan::{Approval, DefinitionFact, Facts, NodeFacts, Request, Situation, Subject, Usage};
+use crate::plan::{
+    Approval, AskedUse, DefinitionFact, Facts, NodeFacts, PlaceFact, Request, Situation, Subject, Usage,
+    ceiling, places,
+};
 use crate::policy::{BUILTIN, Narrowing, Policy};
-use crate::runtime::{NodePaths, Profile, Tier};
+use crate::runtime::{NodePaths, Profile};
 
 /// The profiles inside this binary.
 const PROFILES: [(&str, &str); 3] = [
@@ -21,9 +25,6 @@ const PROFILES: [(&str, &str); 3] = [
     ("pi", include_str!("../../policies/runtimes/pi.yaml")),
     ("scripted", include_str!("../../policies/runtimes/scripted.yaml")),
 ];
-
-/// The strongest tier that holds here: nothing in the kernel holds a child yet.
-pub const TIER: Tier = Tier::Zero;
 
 /// The names of those.
 #[must_use]
@@ -46,11 +47,26 @@ pub fn profiles(project: &Project) -> BTreeSet<String> {
 pub struct Place {
     /// The project.
     pub project: Project,
+    /// Where the ledger is.
+    pub ledger: PathBuf,
     /// Whether its definitions are trusted for this run.
     pub trust_workspace: bool,
 }
 
 impl Place {
+    /// The directories that no node may write: what it could rewrite there binds those that come after.
+    fn kept(&self) -> Vec<PathBuf> {
+        let beside = |file: &Path| file.parent().map(host::real_path);
+        let mut kept: Vec<PathBuf> = [&self.project.trust, &self.project.user_policy, &self.project.policy]
+            .into_iter()
+            .filter_map(|file| beside(file))
+            .collect();
+        kept.push(host::real_path(&self.ledger));
+        kept.sort_unstable();
+        kept.dedup();
+        kept
+    }
+
     /// Whether the workspace's definitions may be spawned.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
@@ -217,6 +233,20 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Box<Diagnostic>> {
     })
 }
 
+/// What is at a place beneath the workspace.
+fn look(workspace: &Path, below: &str) -> PlaceFact {
+    match cage::look(workspace, below) {
+        Ok(found) if found.is_dir() => PlaceFact::Directory,
+        Ok(found) if found.is_file() => PlaceFact::File,
+        Ok(_) => PlaceFact::Other,
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => PlaceFact::Missing,
+            Some(libc::ELOOP) => PlaceFact::Link,
+            Some(_) | None => PlaceFact::Other,
+        },
+    }
+}
+
 /// The situation of a request from the root.
 ///
 /// # Errors
@@ -246,11 +276,30 @@ pub fn assemble(
         };
         path.to_str().map(str::to_owned).ok_or_else(lossy)
     };
+    let itself = host::this_binary()?;
+    let machine = Machine::measure_for(policy.tier, &itself);
+    let asked = match &request.uses {
+        AskedUse::Exactly(ids) => ids.iter().filter_map(AskedId::id).cloned().collect(),
+        AskedUse::WholeCeiling => match (&definition, &fact) {
+            (Some(definition), DefinitionFact::Read { tree, .. }) => {
+                ceiling(policy, definition, tree).unwrap_or_default()
+            }
+            _ => CapabilitySet::empty(),
+        },
+    };
+    let places = places(&asked, &profile).into_keys().map(|below| {
+        let found = look(&place.project.root, &below);
+        (below, found)
+    });
+    let places = places.collect();
     let facts = Facts {
         node: NodeFacts { path: "1".to_owned(), depth: 1 },
         holder: Grant { uses: policy.grant.uses.clone(), delegate: policy.grant.delegate.clone() },
         definition: fact,
-        tier: TIER,
+        tier: machine.in_force(policy.tier),
+        lacking: machine.lacks(policy.tier),
+        places,
+        kept: place.kept().iter().map(|kept| text(kept)).collect::<Result<_, _>>()?,
         approvals,
         now_ms: host::now_ms(),
         used: Usage::default(),
@@ -258,7 +307,7 @@ pub fn assemble(
         paths: NodePaths {
             private: text(private)?,
             workspace: text(&place.project.root)?,
-            itself: text(&host::this_binary()?)?,
+            itself: text(&itself)?,
         },
         task_digest,
     };

@@ -1,22 +1,27 @@
-//! A running child: its pipes, its deadline, and the end of everything it started.
+//! A running child: its guard, its pipes, its deadline, and the end of everything it started.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use depute_ledger::AppendError;
-use nix::sys::signal::{Signal, kill, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::Pid;
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, pipe2};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::cage::{End, Failure, Keeper, Observed, Start, Word};
 use crate::diagnostic::printable;
 use crate::host;
+use crate::kernel_spec::Network;
 
 use super::executor::Ending;
+use super::proxy::{DeniedHost, Proxy};
 
 /// The most bytes of an answer that are kept.
 pub const MAX_OUTPUT: usize = 1024 * 1024;
@@ -33,8 +38,28 @@ pub(super) struct Driven {
     pub(super) answer: Answer,
     /// Processes that outlived the child and were ended.
     pub(super) outlived: u32,
+    /// Programs that it tried to start and may not.
+    pub(super) denied_programs: u64,
+    /// Hosts that it asked for and may not reach.
+    pub(super) denied_hosts: Vec<DeniedHost>,
+    /// What it said on standard error, as far as it was kept.
+    pub(super) talk: Vec<u8>,
     /// The child was started, and the ledger could not be told: it was ended.
     pub(super) unrecorded: Option<AppendError>,
+}
+
+impl Driven {
+    fn not_run(ending: Ending, outlived: u32) -> Self {
+        Self {
+            ending,
+            answer: Answer::default(),
+            outlived,
+            denied_programs: 0,
+            denied_hosts: Vec::new(),
+            talk: Vec::new(),
+            unrecorded: None,
+        }
+    }
 }
 
 /// What a child wrote on standard output.
@@ -46,79 +71,87 @@ pub(super) struct Answer {
     pub(super) complete: bool,
 }
 
-/// Ends a child's group when it goes out of scope: no error between start and end leaves it running.
-struct Leash {
-    group: Pid,
-}
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        signal_all(self.group, Signal::SIGKILL);
-    }
-}
-
-/// Both the group and its leader: a leader that was not yet alone in its group is still reached.
-fn signal_all(leader: Pid, signal: Signal) {
-    let _ = killpg(leader, signal);
-    let _ = kill(leader, signal);
-}
-
-/// Starts the command and returns when it and all that it started have ended.
+/// Starts a guard and returns when nothing of its node is left. `record` puts on the ledger what holds
+/// the node, before its program runs.
 pub(super) async fn drive<F>(
-    mut command: Command,
+    mut guard: Command,
+    start: Start,
     task: Vec<u8>,
     deadline: Duration,
-    record: impl FnOnce(u32) -> F,
+    record: impl FnOnce(u32, Observed) -> F,
 ) -> io::Result<Driven>
 where
     F: FnOnce() -> Result<(), AppendError> + Send + 'static,
 {
     let mut cancelled = cancellation()?;
     let before = own_children();
-    let mut child = command.spawn()?;
-    let (leader, mut ended) = watch(&child)?;
-    let leash = Leash { group: leader };
-    // The record of the start is durable before the child is given its task.
-    let recorded = tokio::task::spawn_blocking(record(leader.as_raw().unsigned_abs()));
-    let recorded = recorded.await.map_err(io::Error::other)?;
-    if let Err(error) = recorded {
-        drop(leash);
-        child.wait().await?;
-        let outlived = end_descendants(before).await;
-        return Ok(Driven {
-            ending: Ending::Cancelled,
-            answer: Answer::default(),
-            outlived,
-            unrecorded: Some(error),
-        });
-    }
-    let stdin = child.stdin.take();
-    let feed = tokio::spawn(async move {
-        if let Some(mut stdin) = stdin {
-            // A child that does not read its task has ended or will be judged by what it does.
-            let _ = stdin.write_all(&task).await;
-            let _ = stdin.shutdown().await;
+    let (keeper, line) = Keeper::new()?;
+    let mut child = guard.stdin(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    drop(guard);
+    let (theirs, ours) = pipe2(OFlag::O_CLOEXEC)?;
+    let proxy = match &start.spec.network {
+        Network::None => None,
+        Network::Proxied(allowed) => Some(Proxy::serve(allowed.clone())),
+    };
+    let mut node = Node { keeper, proxy, over: None };
+    let (started, end) = (Instant::now(), tokio::time::sleep(deadline));
+    tokio::pin!(end);
+    let sent = node.keeper.start(start, &theirs);
+    drop(theirs);
+    let ready = match sent {
+        Err(error) => Err(Ending::NotLaunched(error.to_string())),
+        Ok(()) => tokio::select! {
+            word = node.hear() => match word {
+                Word::Ready { pid, observed } => Ok((pid, observed)),
+                Word::Failed(failure) => Err(failure.into()),
+                Word::Connected(_) | Word::Exited(_) | Word::Ended { .. } | Word::Lost => {
+                    Err(Ending::NotLaunched("its guard ended before it could begin".to_owned()))
+                }
+            },
+            () = &mut end => Err(Ending::TimedOut),
+            _ = cancelled.recv() => Err(Ending::Cancelled),
+        },
+    };
+    let (pid, observed) = match ready {
+        Ok(ready) => ready,
+        Err(ending) => {
+            let outlived = node.end(&mut child, before).await?;
+            return Ok(Driven::not_run(ending, outlived));
         }
-    });
+    };
+    // What holds the node is durable before its program runs.
+    let recorded = tokio::task::spawn_blocking(record(pid, observed));
+    if let Err(error) = recorded.await.map_err(io::Error::other)? {
+        let outlived = node.end(&mut child, before).await?;
+        return Ok(Driven { unrecorded: Some(error), ..Driven::not_run(Ending::Cancelled, outlived) });
+    }
+    let feed = tokio::spawn(feed(ours, task));
     let answer = Arc::new(Mutex::new(Answer::default()));
     let collecting = tokio::spawn(collect(child.stdout.take(), Arc::clone(&answer)));
-    let talking = tokio::spawn(pass_on(child.stderr.take()));
-    let why = tokio::select! {
-        _ = &mut ended => None,
-        () = tokio::time::sleep(deadline) => Some(Ending::TimedOut),
-        _ = cancelled.recv() => Some(Ending::Cancelled),
+    let talk = Arc::new(Mutex::new(Vec::new()));
+    let talking = tokio::spawn(pass_on(child.stderr.take(), Arc::clone(&talk)));
+    // A guard that is gone says so by itself.
+    let _ = node.keeper.go();
+    let told = tokio::select! {
+        word = node.hear() => Some(word),
+        () = &mut end => None,
+        _ = cancelled.recv() => None,
     };
-    if why.is_some() {
-        signal_all(leader, Signal::SIGTERM);
-        if tokio::time::timeout(GRACE, &mut ended).await.is_err() {
-            signal_all(leader, Signal::SIGKILL);
-            let _ = ended.await;
+    let ending = match told {
+        Some(Word::Exited(End::Exited(code))) => Ending::Exited(code),
+        Some(Word::Exited(End::Signalled(signal))) => Ending::Signalled(signal),
+        Some(Word::Failed(failure)) => failure.into(),
+        Some(Word::Connected(_) | Word::Ready { .. } | Word::Ended { .. } | Word::Lost) => {
+            Ending::Signalled(libc::SIGKILL)
         }
-    }
-    // The leader is a zombie until it is waited for, so its group id is still its own.
-    drop(leash);
-    let status = child.wait().await?;
-    let outlived = end_descendants(before).await;
+        None => {
+            let why = if started.elapsed() >= deadline { Ending::TimedOut } else { Ending::Cancelled };
+            let _ = node.keeper.terminate();
+            let _ = tokio::time::timeout(GRACE, node.hear()).await;
+            why
+        }
+    };
+    let outlived = node.end(&mut child, before).await?;
     feed.abort();
     for reading in [collecting, talking] {
         let abort = reading.abort_handle();
@@ -127,11 +160,77 @@ where
         }
     }
     let answer = std::mem::take(&mut *answer.lock().unwrap_or_else(PoisonError::into_inner));
-    let ending = why.unwrap_or_else(|| match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Exited(code),
-        (None, signal) => Ending::Signalled(signal.unwrap_or(0)),
-    });
-    Ok(Driven { ending, answer, outlived, unrecorded: None })
+    let talk = std::mem::take(&mut *talk.lock().unwrap_or_else(PoisonError::into_inner));
+    let denied_hosts = match node.proxy.take() {
+        None => Vec::new(),
+        Some(proxy) => proxy.finish().await,
+    };
+    let denied_programs = node.over.map_or(0, |over| over.denied_programs);
+    Ok(Driven { ending, answer, outlived, denied_programs, denied_hosts, talk, unrecorded: None })
+}
+
+/// A guarded node, as its broker sees it.
+struct Node {
+    keeper: Keeper,
+    proxy: Option<Proxy>,
+    /// What the guard said last.
+    over: Option<Over>,
+}
+
+#[derive(Clone, Copy)]
+struct Over {
+    outlived: u32,
+    denied_programs: u64,
+}
+
+impl Node {
+    /// The guard's next word.
+    async fn hear(&mut self) -> Word {
+        loop {
+            match self.keeper.hear().await {
+                Word::Connected(client) => {
+                    if let Some(proxy) = &self.proxy {
+                        proxy.attend(client);
+                    }
+                }
+                Word::Ended { outlived, denied_programs } => {
+                    self.over = Some(Over { outlived, denied_programs });
+                    return Word::Ended { outlived, denied_programs };
+                }
+                word @ (Word::Ready { .. } | Word::Failed(_) | Word::Exited(_) | Word::Lost) => return word,
+            }
+        }
+    }
+
+    /// Has the guard end what is left, and ends what a guard that is gone left. Returns how many
+    /// processes outlived the program.
+    async fn end(&mut self, guard: &mut Child, before: Vec<Pid>) -> io::Result<u32> {
+        let _ = self.keeper.kill();
+        let ended = async { while self.over.is_none() && !matches!(self.hear().await, Word::Lost) {} };
+        let _ = tokio::time::timeout(GRACE, ended).await;
+        if self.over.is_none() {
+            let _ = guard.start_kill();
+        }
+        guard.wait().await?;
+        let stray = end_descendants(before).await;
+        Ok(self.over.map_or(0, |over| over.outlived).saturating_add(stray))
+    }
+}
+
+/// Gives the child its task.
+async fn feed(pipe: OwnedFd, task: Vec<u8>) -> io::Result<()> {
+    let mut pipe = tokio::net::unix::pipe::Sender::from_owned_fd(pipe)?;
+    // A child that does not read its task has ended or will be judged by what it does.
+    pipe.write_all(&task).await
+}
+
+impl From<Failure> for Ending {
+    fn from(Failure { feature, message }: Failure) -> Self {
+        match feature {
+            Some(feature) => Self::NotHeld { feature, message },
+            None => Self::NotLaunched(message),
+        }
+    }
 }
 
 /// Told once by any signal that would otherwise end this process and leave its child running.
@@ -157,25 +256,8 @@ fn cancellation() -> io::Result<tokio::sync::mpsc::Receiver<()>> {
     Ok(told)
 }
 
-type Watch = tokio::task::JoinHandle<nix::Result<WaitStatus>>;
-
-/// Waits for the child without reaping it.
-fn watch(child: &Child) -> io::Result<(Pid, Watch)> {
-    let raw = child.id().and_then(|id| i32::try_from(id).ok());
-    let pid = Pid::from_raw(raw.ok_or_else(|| io::Error::other("the child has no id"))?);
-    let wait = tokio::task::spawn_blocking(move || {
-        loop {
-            match waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {
-                Err(nix::errno::Errno::EINTR) => {}
-                ended => return ended,
-            }
-        }
-    });
-    Ok((pid, wait))
-}
-
-/// Ends what outlived the child. This process is a subreaper, so whatever the child started and
-/// left behind has become its own child by now. Children that were there before are left alone.
+/// Ends what a lost guard left. This process is a subreaper, so whatever a node's processes left behind
+/// has become its own child by now. Children that were there before are left alone.
 async fn end_descendants(before: Vec<Pid>) -> u32 {
     let end = move || {
         let (since, mut ended) = (Instant::now(), 0);
@@ -230,8 +312,8 @@ async fn collect(stream: Option<impl AsyncRead + Unpin>, answer: Arc<Mutex<Answe
     }
 }
 
-/// Passes a child's talk on to our own standard error, line by line, made safe to print.
-async fn pass_on(stream: Option<impl AsyncRead + Unpin>) {
+/// Passes a child's talk on to our own standard error, line by line, made safe to print, and keeps it.
+async fn pass_on(stream: Option<impl AsyncRead + Unpin>, talk: Arc<Mutex<Vec<u8>>>) {
     let Some(mut stream) = stream else { return };
     let mut chunk = vec![0_u8; 16 * 1024];
     let (mut line, mut total) = (Vec::new(), 0_usize);
@@ -242,7 +324,9 @@ async fn pass_on(stream: Option<impl AsyncRead + Unpin>) {
         }
         let before = total;
         total += read;
-        for byte in chunk.iter().take(read.min(MAX_TALK.saturating_sub(before))) {
+        let passed = chunk.get(..read.min(MAX_TALK.saturating_sub(before))).unwrap_or_default();
+        talk.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(passed);
+        for byte in passed {
             if *byte == b'\n' {
                 say(&line);
                 line.clear();

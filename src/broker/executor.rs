@@ -3,20 +3,21 @@
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use depute_ledger::{AppendError, Digest, Ledger, Recorded, record};
 use tokio::process::Command;
 use uuid::Uuid;
 
+use crate::cage::{self, Start};
 use crate::durable;
 use crate::host;
+use crate::kernel_spec::KernelSpec;
 use crate::plan::Plan;
-use crate::runtime::EnvValue;
+use crate::runtime::{EnvValue, Launch, Tier};
 
+use super::denied::{self, Denied};
 use super::drive::{Driven, drive};
-use super::enter;
 use super::program::program;
 use super::sessions::answer;
 
@@ -33,6 +34,13 @@ pub enum Ending {
     Cancelled,
     /// It never ran; why.
     NotLaunched(String),
+    /// It never ran, because the kernel would not hold it.
+    NotHeld {
+        /// The feature of the kernel that is missing or does not hold.
+        feature: String,
+        /// What went wrong.
+        message: String,
+    },
 }
 
 /// What came of a child.
@@ -50,6 +58,8 @@ pub struct Outcome {
     pub output_file: Option<PathBuf>,
     /// Processes that outlived the child and were ended.
     pub outlived: u32,
+    /// What the cage denied, as far as it is known.
+    pub denied: Vec<Denied>,
     /// Wall clock from start to end, in milliseconds.
     pub duration_ms: u64,
     /// The end could not be recorded; why.
@@ -60,16 +70,26 @@ impl Outcome {
     /// A child that never ran.
     #[must_use]
     pub fn not_launched(why: String) -> Self {
+        Self::not_run(Ending::NotLaunched(why))
+    }
+
+    fn not_run(ending: Ending) -> Self {
         Self {
-            ending: Ending::NotLaunched(why),
+            ending,
             output: Vec::new(),
             output_bytes: 0,
             truncated: false,
             output_file: None,
             outlived: 0,
+            denied: Vec::new(),
             duration_ms: 0,
             unrecorded: None,
         }
+    }
+
+    /// Whether a program of the node ran.
+    fn ran(&self) -> bool {
+        !matches!(self.ending, Ending::NotLaunched(_) | Ending::NotHeld { .. })
     }
 }
 
@@ -100,47 +120,89 @@ pub(super) fn run(
         },
     )?;
     let private = Private { path: PathBuf::from(&plan.paths().private) };
-    let report = enter::report_path(&private.path);
-    let ended = private.prepare(plan).and_then(|()| command(plan, &report)).and_then(|command| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(drive(command, task, Duration::from_millis(plan.budget().deadline_ms), |pid| {
-            let ledger = ledger.clone();
-            move || ledger.append(node, record::Spawned { node, pid, start: start_time(pid) }).map(drop)
-        }))
-    });
+    let spec = plan.spec().clone();
+    let tier = spec.tier;
+    let mut group = None;
+    let ended = private
+        .prepare(plan)
+        .and_then(|()| {
+            if tier >= Tier::C {
+                group = Some(cage::Group::make(&node.to_string(), spec.processes)?.0);
+            }
+            let start = Start {
+                spec: spec.clone(),
+                program: find(launch)?,
+                argv: launch.argv.clone(),
+                outside: private.outside().display().to_string(),
+                group: group.as_ref().map(|group| group.path().display().to_string()),
+            };
+            Ok((guard(plan), start))
+        })
+        .and_then(|(guard, start)| {
+            let deadline = Duration::from_millis(plan.budget().deadline_ms);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let driven = runtime.block_on(drive(guard, start, task, deadline, |pid, observed| {
+                let ledger = ledger.clone();
+                move || {
+                    let caged = record::Caged {
+                        node,
+                        tier: tier.as_str().to_owned(),
+                        landlock: observed.landlock.map(u64::from),
+                        tried: observed.denied,
+                    };
+                    let spawned = record::Spawned { node, pid, start: start_time(pid) };
+                    ledger.append_all(node, vec![caged.into(), spawned.into()]).map(drop)
+                }
+            }));
+            // A name that is still looked up for nobody is not waited for.
+            runtime.shutdown_background();
+            driven
+        });
+    // Whatever the guard left in it ends now.
+    drop(group);
     let mut outcome = match ended {
         Ok(Driven { unrecorded: Some(error), .. }) => {
             private.remove();
             return Err(error);
         }
-        Ok(driven) => outcome(driven, &report, &launch.program),
-        Err(error) => Outcome::not_launched(format!("cannot start `{}`: {error}", launch.program)),
+        Ok(driven) => outcome(driven, &launch.program, &spec),
+        Err(error) => Outcome::not_launched(cannot_start(&launch.program, &error)),
     };
     outcome.duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     private.remove();
-    if !matches!(outcome.ending, Ending::NotLaunched(_)) {
+    if outcome.ran() {
         let place = answer(&private.path);
         outcome.output_file = durable::replace(&place, &outcome.output).ok().map(|()| place);
     }
-    let line = exit_record(ledger, node, &outcome);
-    outcome.unrecorded = ledger.append(node, line).err();
+    let mut lines: Vec<record::Body> = Vec::new();
+    lines.extend(outcome.denied.iter().filter_map(|denied| denied.record(node)).map(Into::into));
+    lines.push(exit_record(ledger, node, &outcome).into());
+    outcome.unrecorded = ledger.append_all(node, lines).err();
     Ok(outcome)
 }
 
-fn outcome(driven: Driven, report: &Path, program: &str) -> Outcome {
-    if driven.ending == Ending::Exited(enter::FAILED)
-        && let Ok(why) = std::fs::read_to_string(report)
-    {
-        return Outcome::not_launched(format!("cannot start `{program}`: {why}"));
-    }
+fn cannot_start(program: &str, why: impl std::fmt::Display) -> String {
+    format!("cannot start `{program}`: {why}")
+}
+
+fn outcome(driven: Driven, program: &str, spec: &KernelSpec) -> Outcome {
+    let ending = match driven.ending {
+        Ending::NotLaunched(why) => return Outcome::not_launched(cannot_start(program, why)),
+        held @ Ending::NotHeld { .. } => return Outcome::not_run(held),
+        ran @ (Ending::Exited(_) | Ending::Signalled(_) | Ending::TimedOut | Ending::Cancelled) => ran,
+    };
     let answer = driven.answer;
+    let mut denied = denied::hosts(driven.denied_hosts);
+    denied.extend(denied::programs(driven.denied_programs));
+    denied.extend(denied::paths(&[&driven.talk, &answer.kept], spec));
     Outcome {
-        ending: driven.ending,
+        ending,
         truncated: !answer.complete || answer.total > answer.kept.len() as u64,
         output: answer.kept,
         output_bytes: answer.total,
         output_file: None,
         outlived: driven.outlived,
+        denied,
         duration_ms: 0,
         unrecorded: None,
     }
@@ -157,8 +219,12 @@ fn exit_record(ledger: &Ledger, node: Uuid, outcome: &Outcome) -> record::Exit {
         Ending::TimedOut => (record::ExitOutcome::TimedOut, None, None, outlived()),
         Ending::Cancelled => (record::ExitOutcome::Cancelled, None, None, outlived()),
         Ending::NotLaunched(why) => (record::ExitOutcome::NotLaunched, None, None, Some(why.clone())),
+        Ending::NotHeld { feature, message } => {
+            let why = format!("`{feature}` is missing or does not hold: {message}");
+            (record::ExitOutcome::NotLaunched, None, None, Some(why))
+        }
     };
-    let ran = !matches!(outcome.ending, Ending::NotLaunched(_));
+    let ran = outcome.ran();
     record::Exit {
         node,
         outcome: ending,
@@ -180,6 +246,11 @@ struct Private {
 }
 
 impl Private {
+    /// A file of ours that no node may reach, on which each cage is tried: the session's lock.
+    fn outside(&self) -> PathBuf {
+        self.path.with_file_name("lock")
+    }
+
     fn prepare(&self, plan: &Plan) -> io::Result<()> {
         let mut builder = std::fs::DirBuilder::new();
         builder.recursive(true).mode(0o700);
@@ -196,18 +267,21 @@ impl Private {
     }
 }
 
-/// The command that becomes the program: this binary first, to leave terminal and descriptors.
-fn command(plan: &Plan, report: &Path) -> io::Result<Command> {
-    let launch = plan.launch();
+/// Where the program is.
+fn find(launch: &Launch) -> io::Result<String> {
     let path = match launch.env.get("PATH") {
         Some(EnvValue::Set(path)) => path.as_str(),
         Some(EnvValue::Passed) | None => "",
     };
     let program = program(&launch.program, path)?;
+    program.into_os_string().into_string().map_err(|_| io::Error::other("its path is not UTF-8"))
+}
+
+/// The command that is the node's guard: this binary again, in the environment of the program.
+fn guard(plan: &Plan) -> Command {
+    let launch = plan.launch();
     let mut command = Command::new(&plan.paths().itself);
-    command.arg("enter").arg("--broker").arg(std::process::id().to_string()).arg("--report").arg(report);
-    command.arg("--program").arg(program).arg("--").args(&launch.argv);
-    command.env_clear().current_dir(&plan.paths().workspace);
+    command.arg(cage::GUARD).env_clear().current_dir(&plan.paths().workspace);
     for (name, value) in &launch.env {
         match value {
             EnvValue::Set(value) => drop(command.env(name, value)),
@@ -218,8 +292,7 @@ fn command(plan: &Plan, report: &Path) -> io::Result<Command> {
             }
         }
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    Ok(command)
+    command
 }
 
 /// When a process began, in clock ticks since boot; 0 where it is gone already.

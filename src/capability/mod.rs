@@ -20,4 +20,5 @@ pub use id::{Capability, IdError, Kind, Reach};
 pub use name::{DefinitionName, MAX_NAME, Name, PackageName, ToolName, WorkspaceId};
 pub use question::{Answer, Question};
 pub use resolve::{AskedId, Bound, Resolution, builtin_universal, resolve};
+pub use scope::{CommandScope, HostScope, PathScope, Scope};
 pub use set::{CapabilitySet, Grant};

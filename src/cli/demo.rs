@@ -9,7 +9,7 @@ use crate::broker::{Place, Session, load_profile};
 use crate::capability::{CapabilitySet, DefinitionName};
 use crate::exit::Exit;
 use crate::host::{self, Project};
-use crate::plan::{DefinitionRef, Enforcer, Request, Which};
+use crate::plan::{DefinitionRef, Request, Which};
 use crate::policy::Policy;
 
 use super::out::{Output, Tone, words};
@@ -48,7 +48,7 @@ fn show(scratch: &Path, out: &mut Output) -> Result<Exit, Failure> {
         Policy::read(POLICY.as_bytes()).map_err(|p| Failure::new(Exit::Internal, "INTERNAL", p.message))?;
     let profile = load_profile("scripted", &place.project)?;
     let session =
-        Session::open(&scratch.join("ledger"), &scratch.join("sessions"), policy, place).map_err(failure)?;
+        Session::open(&place.ledger.clone(), &scratch.join("sessions"), policy, place).map_err(failure)?;
 
     heading(out, 1, "A skill declares a ceiling")?;
     for line in SKILLS[0].1.lines().take(5) {
@@ -56,8 +56,12 @@ fn show(scratch: &Path, out: &mut Output) -> Result<Exit, Failure> {
     }
 
     heading(out, 2, "The reviewer is granted what its skill and its parent allow")?;
-    let reviewer = request("reviewer", SCRIPT)?;
-    let granted = session.run(&reviewer, SCRIPT.into(), &profile, None).map_err(failure)?;
+    // Somebody to connect to, who would notice.
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    let script = format!("{SCRIPT}raw_connect {}\n", listener.local_addr()?);
+    let reviewer = request("reviewer", &script)?;
+    let granted = session.run(&reviewer, script.into(), &profile, None).map_err(failure)?;
     let considered = granted.decision.considered();
     out.field("verdict", granted.decision.verdict())?;
     out.field("ceiling", &words(&considered.ceiling.as_ref().map(CapabilitySet::texts).unwrap_or_default()))?;
@@ -69,20 +73,26 @@ fn show(scratch: &Path, out: &mut Output) -> Result<Exit, Failure> {
         out.field("body", &body.to_string())?;
     }
 
-    heading(out, 3, "It does its work, and its attempts to exceed are stopped")?;
+    heading(out, 3, "It does its work, and the kernel stops what does not ask")?;
     let Some(outcome) = &granted.outcome else {
-        return Err(Failure::new(
-            Exit::LaunchFailed,
-            "EXECUTOR_UNAVAILABLE",
-            "the demo's child was not started",
-        ));
+        let Some(refusal) = granted.decision.refusal() else {
+            return Err(Failure::new(Exit::Internal, "INTERNAL", "the demo's child was not started"));
+        };
+        // A machine whose kernel holds nothing is told so, and not shown less.
+        let exit = refusal.code.disposition().exit();
+        return Err(
+            Failure::new(exit, refusal.code.as_str(), refusal.message.clone()).fix(refusal.fix.clone())
+        );
     };
     let answer = String::from_utf8_lossy(&outcome.output);
     for line in answer.lines() {
         out.line(&format!("     {}", crate::diagnostic::printable(line)))?;
     }
-    let untouched = std::fs::read_to_string(workspace.join("README.txt"))? == README;
-    out.field("file", if untouched { "README.txt is as it was" } else { "README.txt was CHANGED" })?;
+    let untouched = std::fs::read_to_string(workspace.join("README.txt"))? == README
+        && workspace.join("escaped").symlink_metadata().is_err();
+    out.field("files", if untouched { "as they were" } else { "CHANGED" })?;
+    let unheard = matches!(listener.accept(), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+    out.field("network", if unheard { "nobody connected" } else { "somebody CONNECTED" })?;
 
     heading(out, 4, "The fixer asks for more than its parent may hand down")?;
     let fixer = request("fixer", "repair it")?;
@@ -99,12 +109,13 @@ fn show(scratch: &Path, out: &mut Output) -> Result<Exit, Failure> {
     let verified = ledger::verify_one(&scratch.join("ledger"), out)?;
 
     out.line("")?;
-    let kernel = considered.enforcement.iter().any(|row| row.by == Enforcer::Kernel);
-    if !kernel {
-        out.line("Nothing in the kernel holds yet: what stopped the child is the runtime's own allowlist.")?;
-    }
-    let denied = answer.lines().filter(|line| line.starts_with("denied")).count();
-    let as_told = untouched && denied == 2 && refused.outcome.is_none() && verified == Exit::Done;
+    let count = |word: &str| answer.lines().filter(|line| line.starts_with(word)).count();
+    let (by_list, by_kernel) = (count("denied"), count("failed"));
+    let (list, kernel) =
+        (format!("{by_list} by its own list of tools"), format!("{by_kernel} by the kernel"));
+    out.line(&format!("Of what the child tried beyond its grant, {list} and {kernel} were stopped."))?;
+    let stopped = by_list == 2 && by_kernel == 3;
+    let as_told = untouched && unheard && stopped && refused.outcome.is_none() && verified == Exit::Done;
     Ok(if as_told { Exit::Done } else { Exit::Internal })
 }
 
@@ -141,7 +152,7 @@ fn lay_out(scratch: &Path, workspace: &Path) -> Result<Place, Failure> {
         trust: state.join("trust.json"),
         state,
     };
-    Ok(Place { project, trust_workspace: true })
+    Ok(Place { project, ledger: scratch.join("ledger"), trust_workspace: true })
 }
 
 /// A private directory that is removed at the end.

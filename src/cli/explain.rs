@@ -48,6 +48,7 @@ pub(super) fn main(args: &ExplainArgs, global: &Global, out: &mut Output) -> Res
         out.json(&serde_json::json!({
             "v": 1, "seq": seq, "ts": ts, "agent": recorded.definition, "verdict": decision.verdict(),
             "refusal": decision.refusal(),
+            "tier": decision.considered().tier.as_str(), "enforcement": decision.considered().enforcement,
             "step": decision.refusal().and_then(|refusal| refusal.code.step()),
             "meaning": decision.refusal().map(|refusal| refusal.code.meaning()),
         }))?;

@@ -11,7 +11,7 @@ use crate::plan::{DefinitionFact, DefinitionRef, Which, ceiling};
 use crate::policy::Policy;
 
 use super::out::{Output, Tone, words};
-use super::{Failure, Global};
+use super::{Failure, Global, ledger};
 
 /// One definition, or one path that was passed over, which has neither name nor kind: the documented
 /// JSON object.
@@ -52,7 +52,7 @@ pub(super) fn main(global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     let project = Project::here()?;
     let (policy, from) = load_policy(global.policy.as_deref(), &project)?;
     let trusted = trust::is_trusted(&project.trust, &project.root);
-    let place = Place { project, trust_workspace: trusted };
+    let place = Place { project, ledger: ledger::directory(None, global)?, trust_workspace: trusted };
     let catalog = Catalog::discover(&policy, &place.project);
     let mut named: BTreeMap<String, Vec<&Candidate>> = BTreeMap::new();
     for candidate in catalog.candidates() {

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+use crate::cage;
 use crate::capability::Capability;
 use crate::diagnostic::Diagnostic;
 use crate::exit::Exit;
@@ -113,22 +114,6 @@ enum Command {
         #[arg(long)]
         allow: Vec<Capability>,
     },
-    /// Become the program of a child
-    #[command(hide = true)]
-    Enter {
-        /// The broker that must still be there
-        #[arg(long)]
-        broker: i32,
-        /// Where to say why the program could not be started
-        #[arg(long)]
-        report: PathBuf,
-        /// The program
-        #[arg(long)]
-        program: PathBuf,
-        /// Its arguments, its own name first
-        #[arg(last = true)]
-        argv: Vec<String>,
-    },
 }
 
 /// What ends a command early: said to a person, told to a program, and the exit code for both.
@@ -208,6 +193,11 @@ fn parse_age(text: &str) -> Option<u64> {
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> Exit {
+    // A node's own start, many a second: before the command line is made.
+    match std::env::args_os().nth(1) {
+        Some(argument) if argument == cage::GUARD => return cage::guard(),
+        Some(_) | None => {}
+    }
     let mut command = manual::command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -234,9 +224,6 @@ pub fn main() -> Exit {
         Command::Resolve => resolve::main(std::io::stdin().lock(), &mut out),
         Command::Ledger(command) => ledger::main(&command, &cli.global, &mut out),
         Command::Gen(command) => r#gen::main(&command, &mut out),
-        Command::Enter { broker, report, program, argv } => {
-            Ok(crate::broker::enter(broker, &report, &program, &argv))
-        }
         Command::ScriptedAgent { allow } => {
             crate::scripted::run(&allow, std::io::stdin().lock(), std::io::stdout().lock())
                 .map_err(Failure::from)

@@ -8,7 +8,6 @@ use crate::diagnostic::printable;
 use crate::exit::Exit;
 use crate::plan::{Decision, Digests, Request, Subject, decide};
 use crate::policy::duration_text;
-use crate::runtime::Tier;
 
 use super::out::{Output, Tone, words};
 use super::request::{Ready, RequestArgs};
@@ -72,6 +71,7 @@ pub(super) fn document(
         ("gated", json!(considered.gated)),
         ("subsumed", json!(considered.subsumed)),
         ("enforcement", json!(considered.enforcement)),
+        ("kernel", json!(considered.spec)),
         ("argv", json!(launch.map(|launch| &launch.argv))),
         ("env", json!(launch.map(|launch| launch.env.keys().collect::<Vec<_>>()))),
         ("digests", json!(considered.digests)),
@@ -132,8 +132,10 @@ pub(super) fn human(
             out.field(label, &words(&ids))?;
         }
     }
-    if !considered.enforcement.is_empty() && considered.tier == Tier::Zero {
-        out.field("tier", "0: nothing in the kernel holds")?;
+    if !considered.enforcement.is_empty() {
+        let holds = crate::cage::TIERS.iter().find(|about| about.tier == considered.tier);
+        let holds = holds.map_or("", |about| about.holds);
+        out.field("tier", &format!("{}: {holds}", considered.tier.as_str()))?;
     }
     for (at, row) in considered.enforcement.iter().enumerate() {
         let label = if at == 0 { "held by" } else { "" };

@@ -17,7 +17,7 @@ use crate::plan::{
 use crate::policy::{Policy, parse_duration};
 use crate::runtime::Profile;
 
-use super::{Failure, Global};
+use super::{Failure, Global, ledger};
 
 const MALFORMED: &str = "REQUEST_MALFORMED";
 
@@ -81,7 +81,8 @@ impl RequestArgs {
         let profile =
             load_profile(runtime, &project).map_err(|at| Failure { code: MALFORMED, ..at.into() })?;
         let task = self.task()?;
-        let place = Place { project, trust_workspace: self.trust_workspace };
+        let ledger = ledger::directory(None, global)?;
+        let place = Place { project, ledger, trust_workspace: self.trust_workspace };
         let request = Request {
             subject: self.subject(&policy, &place)?,
             uses: match &self.uses {

@@ -1,13 +1,12 @@
 //! `depute run`: decide, record, start, and see the child to its end.
 
-use std::path::{Path, PathBuf};
-
 use depute_ledger::OpenError;
 
 use crate::broker::{Ended, Ending, Outcome, Session, SessionError, Terminal};
 use crate::diagnostic::printable;
 use crate::exit::Exit;
-use crate::plan::Code;
+use crate::host;
+use crate::plan::{Code, Decision};
 
 use super::out::Output;
 use super::request::RequestArgs;
@@ -16,14 +15,22 @@ use super::{Failure, Global, ledger, plan};
 pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     let ready = args.ready(global)?;
     let state = &ready.place.project.state;
-    let ledger = global.ledger.clone().unwrap_or_else(|| state.join("ledger"));
-    if real(&ledger).starts_with(&ready.place.project.root) {
-        out.say("warning: the ledger lies inside the workspace, where a child may reach it");
+    let ledger = &ready.place.ledger;
+    if host::real_path(ledger).starts_with(&ready.place.project.root) {
+        out.say("warning: the ledger lies inside the workspace, where a child may read it");
     }
-    let session = Session::open(&ledger, &state.join("sessions"), ready.policy.clone(), ready.place.clone())
+    let session = Session::open(ledger, &state.join("sessions"), ready.policy.clone(), ready.place.clone())
         .map_err(failure)?;
     let terminal = Terminal::controlling();
     let ended = session.run(&ready.request, ready.task.clone(), &ready.profile, terminal).map_err(failure)?;
+    if let (Decision::Granted(plan), Some(policy)) = (&ended.decision, &global.policy) {
+        let real = host::real_path(policy);
+        if real.to_str().is_none_or(|real| plan.spec().access_at(real).write) {
+            out.say(
+                "warning: the child could write the policy of the next run; keep it outside of the workspace",
+            );
+        }
+    }
     let closed = session.close();
     let printed = if out.json {
         let mut value = plan::document(&ended.decision, &ready, &ended.shadowed);
@@ -46,15 +53,6 @@ pub(super) fn main(args: &RequestArgs, global: &Global, out: &mut Output) -> Res
     }
     closed.map_err(failure)?;
     out.settle(printed, exit(&ended))
-}
-
-/// The real path of what exists of a path, and the rest of it.
-fn real(path: &Path) -> PathBuf {
-    let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    whole
-        .ancestors()
-        .find_map(|above| Some(above.canonicalize().ok()?.join(whole.strip_prefix(above).ok()?)))
-        .unwrap_or(whole)
 }
 
 /// What a failing ledger means for the one who asked.
@@ -106,6 +104,11 @@ fn failed(outcome: &Outcome) -> Option<Failed> {
             why.clone(),
             "name another runtime with `--runtime`, or install the program that is missing",
         ),
+        Ending::NotHeld { feature, message } => (
+            Code::NotEnforceable,
+            format!("`{feature}` is missing or does not hold: {message}"),
+            "`depute doctor` says what this machine lacks; a policy accepts less by naming a lower `tier`",
+        ),
     };
     Some(Failed { code, message, fix })
 }
@@ -118,6 +121,7 @@ fn exit(ended: &Ended) -> Exit {
         Ending::Exited(code) => Exit::Child(byte(code)),
         Ending::Signalled(signal) => Exit::Child(byte(signal.saturating_add(128))),
         Ending::TimedOut | Ending::Cancelled | Ending::NotLaunched(_) => Exit::LaunchFailed,
+        Ending::NotHeld { .. } => Exit::NotEnforceable,
     }
 }
 
@@ -128,7 +132,7 @@ fn outcome_document(ended: &Ended) -> serde_json::Value {
         Ending::Signalled(signal) => ("signalled", Some(*signal)),
         Ending::TimedOut => ("timed_out", None),
         Ending::Cancelled => ("cancelled", None),
-        Ending::NotLaunched(_) => ("not_launched", None),
+        Ending::NotLaunched(_) | Ending::NotHeld { .. } => ("not_launched", None),
     };
     let failed = failed(outcome);
     serde_json::json!({
@@ -138,6 +142,7 @@ fn outcome_document(ended: &Ended) -> serde_json::Value {
         "message": failed.as_ref().map(|failed| &failed.message),
         "fix": failed.as_ref().map(|failed| failed.fix),
         "outlived": outcome.outlived,
+        "denied": outcome.denied,
         "duration_ms": outcome.duration_ms,
         "output": {
             "text": String::from_utf8_lossy(&outcome.output),
@@ -165,6 +170,12 @@ fn human(ended: &Ended, ready: &super::request::Ready, out: &mut Output) -> Resu
     out.answer(&outcome.output)?;
     if outcome.outlived > 0 {
         out.say(&format!("note: {} processes outlived the child and were ended", outcome.outlived));
+    }
+    for denied in &outcome.denied {
+        let name = denied.name.as_deref().unwrap_or("a program");
+        let times = if denied.count == 1 { String::new() } else { format!(", {} times", denied.count) };
+        out.say(&format!("denied   {} {}{times}", printable(name), denied.why));
+        out.say(&format!("  fix: {}", denied.fix));
     }
     if outcome.truncated {
         out.say_cut(outcome.output_bytes, outcome.output.len());

@@ -3,6 +3,7 @@
 use depute_ledger::Digest;
 
 use crate::capability::{AskedId, CapabilitySet, Grant};
+use crate::kernel_spec::KernelSpec;
 use crate::runtime::{Launch, NodePaths, Prepared, Tier};
 
 use super::enforcement::Enforcement;
@@ -42,6 +43,8 @@ pub struct Considered {
     pub gated: CapabilitySet,
     /// Effective only through the subsumption table.
     pub subsumed: CapabilitySet,
+    /// What the kernel is to hold, once the grant was known.
+    pub spec: Option<KernelSpec>,
     /// Who holds each capability.
     pub enforcement: Vec<Enforcement>,
     /// Approvals that opened a gate.
@@ -96,6 +99,7 @@ pub struct Plan {
     pub(super) considered: Considered,
     pub(super) subject: String,
     pub(super) launch: Launch,
+    pub(super) spec: KernelSpec,
     pub(super) argv: Digest,
     pub(super) prepared: Prepared,
     pub(super) paths: NodePaths,
@@ -176,6 +180,12 @@ impl Plan {
     #[must_use]
     pub fn launch(&self) -> &Launch {
         &self.launch
+    }
+
+    /// What the kernel is to hold.
+    #[must_use]
+    pub fn spec(&self) -> &KernelSpec {
+        &self.spec
     }
 
     /// The digest of argv as recorded: with placeholders for the node's own paths.

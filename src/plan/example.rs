@@ -6,10 +6,12 @@ use crate::runtime::{NodePaths, Profile, Tier};
 
 use super::request::{AskedDelegate, AskedUse, DefinitionRef, Request, Which};
 use super::situation::{Approval, DefinitionFact, Facts, NodeFacts, Scope, Situation, Strength, Usage};
-use super::{Decision, Origin, decide};
+use super::{Decision, Origin, decide, places};
 
 /// Decides what would come of a trusted definition of this name that declares exactly what is
-/// asked, requested by the root, with a session's approval for each id of `approved`.
+/// asked, requested by the root, with a session's approval for each id of `approved`. It is decided for a
+/// machine that has the tier which the policy demands, and at least tier K, in a workspace that has all
+/// that the ids name.
 pub fn example(
     policy: &Policy,
     agent: &DefinitionName,
@@ -65,6 +67,8 @@ pub fn example(
             strength: Strength::SameUid,
         })
         .collect();
+    let ids = asked.iter().filter_map(AskedId::id);
+    let places = places(ids, &profile);
     let reference = DefinitionRef { name: agent.clone(), which: Which::Nearest };
     let request = Request {
         uses: AskedUse::Exactly(asked),
@@ -75,7 +79,10 @@ pub fn example(
         node: NodeFacts { path: "1".to_owned(), depth: 1 },
         holder: policy.grant.clone(),
         definition: fact,
-        tier: Tier::Zero,
+        tier: policy.tier.max(Tier::K),
+        lacking: None,
+        places,
+        kept: Vec::new(),
         approvals,
         now_ms,
         used: Usage::default(),

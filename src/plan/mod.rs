@@ -10,6 +10,7 @@ mod decide;
 mod decision;
 mod enforcement;
 mod example;
+mod kernel;
 mod refusal;
 mod request;
 mod situation;
@@ -19,9 +20,12 @@ pub use decide::decide;
 pub use decision::{Budget, Considered, Decision, Digests, Hold, Plan, Refused};
 pub use enforcement::{Enforcement, Enforcer};
 pub use example::example;
+pub use kernel::{SYSTEM, compile, places};
 pub use refusal::{Code, Details, Disposition, Refusal};
 pub use request::{
     AskedDelegate, AskedUse, BudgetRequest, DefinitionRef, MAX_IDS, MAX_TASK, NoDefinitionRef, Origin,
     Request, Subject, TaskFacts, Which,
 };
-pub use situation::{Approval, DefinitionFact, Facts, NodeFacts, Scope, Situation, Strength, Usage};
+pub use situation::{
+    Approval, DefinitionFact, Facts, NodeFacts, PlaceFact, Scope, Situation, Strength, Usage,
+};

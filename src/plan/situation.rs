@@ -1,5 +1,7 @@
 //! What is the case when a request is decided, as values.
 
+use std::collections::BTreeMap;
+
 use depute_ledger::{Digest, KeyedDigest};
 
 use crate::capability::{Capability, DefinitionName, Grant};
@@ -29,8 +31,14 @@ pub struct Facts {
     pub holder: Grant,
     /// What is known of the definition.
     pub definition: DefinitionFact,
-    /// The strongest tier that holds on this machine.
+    /// The tier that would hold the child, as measured on this machine.
     pub tier: Tier,
+    /// What this machine lacks of the tier that the policy demands, in words.
+    pub lacking: Option<String>,
+    /// What is at the places beneath the workspace that scopes of paths name.
+    pub places: BTreeMap<String, PlaceFact>,
+    /// Directories of our own that no node may write. Absolute, real paths.
+    pub kept: Vec<String>,
     /// Approvals that could open a gate.
     pub approvals: Vec<Approval>,
     /// The time, in milliseconds since 1970.
@@ -43,6 +51,22 @@ pub struct Facts {
     pub paths: NodePaths,
     /// The keyed digest of the task, where there is a ledger to key it.
     pub task_digest: Option<KeyedDigest>,
+}
+
+/// What is at a place beneath the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlaceFact {
+    /// A directory, reached through no link.
+    Directory,
+    /// A regular file, reached through no link.
+    File,
+    /// Nothing.
+    Missing,
+    /// A link, or a part of the way there is one.
+    Link,
+    /// Something else, or it cannot be looked at.
+    Other,
 }
 
 /// Where the child would stand in the tree.

@@ -48,7 +48,7 @@ pub struct Policy {
     pub default_runtime: Option<String>,
     /// The model where neither request nor definition names one.
     pub default_model: Option<String>,
-    /// The least that the kernel must hold.
+    /// The least that the kernel must hold; [`Tier::K`] where it is not stated.
     pub tier: Tier,
     /// Capabilities that may be granted though nothing enforces them.
     pub accept: Vec<Accept>,

@@ -7,7 +7,7 @@ use crate::capability::{Capability, CapabilitySet, DefinitionName, Grant, IdErro
 use crate::diagnostic::Problem;
 use crate::nearest::nearest;
 use crate::runtime::Tier;
-use crate::yaml::{self, Fields, Node, Type, Value, boolean, list, text, whole};
+use crate::yaml::{self, Fields, Node, Type, Value, absolute, boolean, list, text, whole};
 
 use super::own_tests::{Expect, PolicyTest};
 use super::{Accept, DelegateCeiling, Key, Limits, Overlay, Paths, Policy, Quota, shape};
@@ -103,7 +103,7 @@ impl Policy {
                 .map_or(Ok(written.limits()), |node| limits(node, written.limits()))?,
             default_runtime,
             default_model,
-            tier: fields.optional("tier").map_or(Ok(Tier::default()), tier)?,
+            tier: fields.optional("tier").map_or(Ok(Tier::K), tier)?,
             accept: fields
                 .optional("accept")
                 .map_or(Ok(Vec::new()), |node| each(node, "`accept`", accept))?,
@@ -388,19 +388,6 @@ fn env(node: &Node) -> Result<BTreeSet<String>, Problem> {
         Ok(name.to_owned())
     };
     list(node, "`env`")?.iter().map(read).collect()
-}
-
-fn absolute(node: &Node) -> Result<String, Problem> {
-    let path = text(node, "a path")?;
-    if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
-        return Err(Problem::new(
-            "relative-path",
-            node.span.clone(),
-            format!("`{path}` is not an absolute path without `..`"),
-        )
-        .fix("begin it with `/`, and leave out `..`"));
-    }
-    Ok(path.to_owned())
 }
 
 fn paths(node: &Node) -> Result<Paths, Problem> {

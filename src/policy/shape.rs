@@ -25,7 +25,7 @@ const RUNTIME_KEY: Field =
     Field::new("runtime", "What is started where a request names nothing else.", Holds::Map(&RUNTIME));
 const TIER: Field = Field::new(
     "tier",
-    "The least that the kernel must hold. At 0 what holds is each runtime's own flags.",
+    "The least that the kernel must hold: K where this is not stated. 0 puts no cage around anything, and what holds is each runtime's own flags.",
     Holds::Form(Form::Tier),
 );
 const ACCEPT_KEY: Field = Field::new(

@@ -51,6 +51,11 @@ pub struct Prepared {
 /// The system directories of every child's PATH.
 const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// The variables that programs are told of a proxy by.
+const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"];
+/// The proxy, for programs. Every socket of theirs leads to it, so any address would do.
+const PROXY: &str = "http://127.0.0.1:3128";
+
 /// The PATH of a child: what policy adds, then the system directories.
 #[must_use]
 pub fn child_path(added: &[String]) -> String {
@@ -73,7 +78,7 @@ impl NodePaths {
 }
 
 impl Profile {
-    /// The program, argv and env for this grant.
+    /// The program, argv and env for this grant. With `by_proxy` the child is told of the broker's proxy.
     ///
     /// # Errors
     /// In words: a model that is missing, not taken, or not in the form the runtime names models.
@@ -84,6 +89,7 @@ impl Profile {
         passed: &[String],
         extra_path: &[String],
         paths: &NodePaths,
+        by_proxy: bool,
     ) -> Result<Launch, String> {
         let (provider, model) = self.model_parts(model)?;
         let tools: Vec<(&str, &Capability)> = self
@@ -150,6 +156,10 @@ impl Profile {
         }
         for (name, value) in &self.env {
             env.insert(name.clone(), EnvValue::Set(fill(value, "")));
+        }
+        if by_proxy {
+            env.extend(PROXY_VARIABLES.map(|name| (name.to_owned(), EnvValue::Set(PROXY.to_owned()))));
+            env.insert("NO_PROXY".to_owned(), EnvValue::Set(String::new()));
         }
         Ok(Launch { program, argv, env })
     }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use depute_ledger::Digest;
 
-use crate::capability::{Capability, CapabilitySet, Kind, Reach, Subsumption, ToolName};
+use crate::capability::{Capability, CapabilitySet, Kind, Reach, Scope, Subsumption, ToolName};
 
 pub use expand::{EnvValue, Launch, NodePaths, Prepared, child_path};
 pub use read::VERSION;
@@ -109,10 +109,32 @@ pub struct Profile {
     pub usage: Option<String>,
     /// What its exit code means.
     pub exit: ExitMeaning,
+    /// What the program itself needs of a cage, whatever is granted.
+    pub cage: CageNeeds,
     /// What it cannot do, each with the reason.
     pub cannot: Vec<(String, String)>,
     /// The profile's bytes as read.
     pub source: Vec<u8>,
+}
+
+/// What a program itself needs of a cage, whatever is granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CageNeeds {
+    /// Whether it starts other programs.
+    pub programs: bool,
+    /// Places that it reads, absolute.
+    pub read: Vec<String>,
+    /// What it connects to, such as the provider of its model.
+    pub endpoints: Vec<Endpoint>,
+}
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The name or address, in lower case.
+    pub host: String,
+    /// The port.
+    pub port: u16,
 }
 
 /// Whether a runtime can be started.
@@ -275,11 +297,12 @@ impl Profile {
         implied
     }
 
-    /// Whether the runtime can be told to grant exactly this id; if not, why.
+    /// Whether a node of this runtime at this tier can be granted exactly this id; if not, why. What a
+    /// cage bounds, the runtime need not be told.
     ///
     /// # Errors
     /// The reason, in words that follow "`<id>`".
-    pub fn expresses(&self, id: &Capability) -> Result<(), String> {
+    pub fn expresses(&self, id: &Capability, tier: Tier) -> Result<(), String> {
         let runtime = &self.runtime;
         match id.kind() {
             Kind::Tool(name, reach) => match (self.tool(name), reach) {
@@ -287,6 +310,7 @@ impl Profile {
                     Some(reason) => format!("cannot be granted under `{runtime}`: {reason}"),
                     None => format!("is not a tool of the runtime `{runtime}`"),
                 }),
+                (Some(_), Reach::Within(Scope::Path(_) | Scope::Host(_))) if tier > Tier::Zero => Ok(()),
                 (Some(tool), Reach::Within(_)) if !tool.scopes => Err(format!(
                     "has a scope, which the runtime `{runtime}` cannot hold; it would become the whole tool"
                 )),

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::capability::{ToolName, vocabulary};
 use crate::diagnostic::Problem;
-use crate::yaml::{self, Fields, Node, Type, Value, boolean, list, text};
+use crate::yaml::{self, Fields, Node, Type, Value, absolute, boolean, list, text};
 
-use super::{Files, Find, Piece, Profile, Starts, Tool, shape};
+use super::{CageNeeds, Endpoint, Files, Find, Piece, Profile, Starts, Tool, shape};
 
 /// The version of the format that is read.
 pub const VERSION: u64 = 1;
@@ -48,6 +48,7 @@ impl Profile {
             attestation: optional_text(fields.required("attestation")?, "`attestation`")?,
             usage: optional_text(fields.required("usage")?, "`usage`")?,
             exit: choice(fields.required("exit")?, "`exit`", shape::EXIT)?,
+            cage: fields.optional("cage").map_or(Ok(CageNeeds::default()), cage)?,
             cannot: map(fields.required("cannot")?, "`cannot`")?,
             source: source.to_vec(),
         };
@@ -70,6 +71,38 @@ fn find(node: &Node) -> Result<Find, Problem> {
             )
             .fix("write `itself`, an absolute path or a bare name"));
         }
+    })
+}
+
+fn cage(node: &Node) -> Result<CageNeeds, Problem> {
+    let mut fields = Fields::of(node, &shape::CAGE)?;
+    let each = |node: Option<&Node>, what: &str| match node {
+        Some(node) => list(node, what).map(<[Node]>::to_vec),
+        None => Ok(Vec::new()),
+    };
+    let needs = CageNeeds {
+        programs: fields.optional("programs").map_or(Ok(false), |node| boolean(node, "`programs`"))?,
+        read: each(fields.optional("read"), "`read`")?.iter().map(absolute).collect::<Result<_, _>>()?,
+        endpoints: each(fields.optional("endpoints"), "`endpoints`")?
+            .iter()
+            .map(endpoint)
+            .collect::<Result<_, _>>()?,
+    };
+    fields.finish()?;
+    Ok(needs)
+}
+
+fn endpoint(node: &Node) -> Result<Endpoint, Problem> {
+    let written = text(node, "an endpoint")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let parsed = written.rsplit_once(':').and_then(|(host, port)| {
+        let port = port.parse().ok().filter(|port| *port != 0)?;
+        let is_host = host.starts_with(|c: char| c.is_ascii_alphanumeric()) && host.chars().all(plain);
+        is_host.then(|| Endpoint { host: host.to_ascii_lowercase(), port })
+    });
+    parsed.ok_or_else(|| {
+        Problem::new("malformed-endpoint", node.span.clone(), format!("`{written}` is no host with a port"))
+            .fix("write it like `api.example.com:443`")
     })
 }
 
@@ -199,8 +232,13 @@ fn placeholders(argument: &str, node: &Node) -> Result<(), Problem> {
 
 fn env(node: &Node) -> Result<BTreeMap<String, String>, Problem> {
     let env = map(node, "`env`")?;
-    for (_, value) in &env {
+    for (name, value) in &env {
         placeholders(value, node)?;
+        // They would load into the guard too, outside of the cage.
+        if name.starts_with("LD_") || name == "GLIBC_TUNABLES" {
+            let message = format!("`{name}` changes what every program loads, so no profile sets it");
+            return Err(Problem::new("never-set", node.span.clone(), message).fix("remove it"));
+        }
     }
     Ok(env.into_iter().collect())
 }

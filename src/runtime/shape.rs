@@ -87,6 +87,11 @@ pub const PROFILE: Shape = Shape {
             .required(),
         Field::new("exit", "What its exit code means.", Holds::Words(|| words(EXIT))).required(),
         Field::new(
+            "cage",
+            "What the program itself needs of a cage, whatever is granted.",
+            Holds::Map(&CAGE),
+        ),
+        Field::new(
             "cannot",
             "What it cannot do, each with the reason.",
             Holds::Table(Form::Any, &Holds::Text),
@@ -102,6 +107,19 @@ pub(super) const TOOL: Shape = Shape {
         Field::new("scopes", "Whether the runtime bounds it by a scope.", Holds::Flag),
         Field::new("files", "How far a file tool reaches by itself.", Holds::Words(|| words(FILES))),
         Field::new("runs_programs", "Whether it can run programs.", Holds::Flag),
+    ],
+};
+
+pub(super) const CAGE: Shape = Shape {
+    what: "`cage`",
+    fields: &[
+        Field::new("programs", "Whether the program itself starts others.", Holds::Flag),
+        Field::new("read", "Places that it reads.", Holds::List(&Holds::Form(Form::Path))),
+        Field::new(
+            "endpoints",
+            "What it connects to, each as `host:port`: the provider of its model.",
+            TEXTS,
+        ),
     ],
 };
 

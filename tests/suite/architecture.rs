@@ -9,12 +9,16 @@ use super::support::manifest_dir;
 const LONGEST: usize = 700;
 
 /// Each module, and the modules that it may name. What has effects comes after the rule.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("capability", &["nearest"]),
     ("definition", &["capability", "diagnostic", "yaml"]),
     ("policy", &["capability", "diagnostic", "nearest", "runtime", "shape", "yaml"]),
     ("runtime", &["capability", "diagnostic", "shape", "yaml"]),
-    ("plan", &["capability", "definition", "diagnostic", "exit", "nearest", "policy", "runtime"]),
+    ("kernel_spec", &["capability", "runtime"]),
+    (
+        "plan",
+        &["capability", "definition", "diagnostic", "exit", "kernel_spec", "nearest", "policy", "runtime"],
+    ),
     ("schema", &["capability", "plan", "policy", "runtime", "shape"]),
     ("yaml", &["diagnostic", "nearest", "shape"]),
     ("shape", &[]),
@@ -24,10 +28,12 @@ const ARROWS: [(&str, &[&str]); 17] = [
     // ---
     ("host", &["runtime"]),
     ("durable", &["host"]),
+    ("cage", &["durable", "exit", "host", "kernel_spec", "runtime"]),
     ("discover", &["capability", "definition", "diagnostic", "durable", "host", "nearest", "plan", "policy"]),
     (
         "broker",
         &[
+            "cage",
             "capability",
             "definition",
             "diagnostic",
@@ -35,6 +41,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "durable",
             "exit",
             "host",
+            "kernel_spec",
             "nearest",
             "plan",
             "policy",
@@ -46,6 +53,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
         "cli",
         &[
             "broker",
+            "cage",
             "capability",
             "definition",
             "diagnostic",
@@ -65,7 +73,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
 ];
 
 /// How many rows of the table have no effects.
-const PURE: usize = 11;
+const PURE: usize = 12;
 
 /// What reaches outside of the process, beyond the single functions that `clippy.toml` lists.
 const EFFECTS: [&str; 14] = [

@@ -1,7 +1,7 @@
 //! Ceilings: what a definition and its overlay let through, and how far a scope narrows.
 
 use depute::definition::{Definition, DefinitionKind};
-use depute::plan::DefinitionFact;
+use depute::plan::{DefinitionFact, PlaceFact};
 use depute_ledger::Digest;
 
 use super::support::{ACCEPTED, Case, builtin, digest, holding, id, name, outcome, placed};
@@ -65,7 +65,10 @@ fn an_overlay_narrows_a_declared_file_and_never_widens_it() {
             "overlays: [{{definition: helper, digest: '{}', allow: [{allow}]}}]\n{ACCEPTED}",
             file.tree()
         );
-        holding("['tool:*', 'agent:*']", &text).tools(tools)
+        let case = holding("['tool:*', 'agent:*']", &text).tools(tools);
+        case.with(|case| {
+            case.situation.facts.places.insert("docs".into(), PlaceFact::Directory);
+        })
     };
     assert_eq!(with("Read, Grep", "tool:read").uses(), ["tool:read"]);
     assert_eq!(with("Read", "tool:read, tool:write, tool:grep").uses(), ["tool:read"]);

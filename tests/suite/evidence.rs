@@ -73,9 +73,9 @@ fn a_spawn_follows_its_decision_and_an_exit_its_spawn() {
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     let records = project.records(&project.ledger());
     let kinds: Vec<&str> = records.iter().map(|record| record["kind"].as_str().unwrap()).collect();
-    assert_eq!(kinds, ["genesis", "session", "decision", "spawn", "spawned", "exit", "close"]);
+    assert_eq!(kinds, ["genesis", "session", "decision", "spawn", "caged", "spawned", "exit", "close"]);
     let node = &records[2]["body"]["node"];
-    for record in &records[2..6] {
+    for record in &records[2..7] {
         assert_eq!(record["op"], *node, "one operation joins them");
     }
     assert_eq!(records[3]["body"]["decision"], records[2]["seq"]);

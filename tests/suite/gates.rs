@@ -78,6 +78,7 @@ fn a_gate_catches_what_is_implied_at_the_tier_in_force() {
     let case = |gate: &str, asks: &str, tier: Tier| {
         holding("['tool:*', 'agent:*']", &format!("gates: ['{gate}']\n{ACCEPTED}"))
             .tools(asks)
+            .uncaged()
             .with(|case| case.situation.facts.tier = tier)
             .outcome()
     };

@@ -17,30 +17,27 @@ fn the_table_says_who_holds_each_capability() {
         decision.considered().enforcement.iter().map(|row| (row.capability.to_string(), row.by)).collect()
     };
     let case = holding("['tool:*', 'agent:*']", "").tools("Read, Agent(x)");
-    let broker = |id: &str| (id.to_owned(), Enforcer::Broker);
-    assert_eq!(
-        rows(&case),
-        [broker("agent:x"), broker("tool:delegate"), ("tool:read".into(), Enforcer::Runtime)]
-    );
-    // Beside a shell no flag of the runtime holds.
+    let by = |by: Enforcer, ids: &[&str]| -> Vec<(String, Enforcer)> {
+        ids.iter().map(|id| ((*id).to_owned(), by)).collect()
+    };
+    let brokers = by(Enforcer::Broker, &["agent:x", "tool:delegate"]);
+    assert_eq!(rows(&case), [brokers.clone(), by(Enforcer::Kernel, &["tool:read"])].concat());
     let shell = case.clone().tools("Read, Bash");
-    assert_eq!(
-        rows(&shell),
-        [("tool:bash".into(), Enforcer::Nothing), ("tool:read".into(), Enforcer::Nothing)]
-    );
-    assert_eq!(shell.outcome(), "refused NOT_ENFORCEABLE");
-    let accepted = holding("['tool:*', 'agent:*']", ACCEPTED).tools("Read, Bash");
-    assert_eq!(
-        rows(&accepted),
-        [("tool:bash".into(), Enforcer::Advisory), ("tool:read".into(), Enforcer::Advisory)]
-    );
+    assert_eq!(rows(&shell), by(Enforcer::Kernel, &["tool:bash", "tool:read"]));
+    // Without a cage the runtime's flag is what there is, and beside a shell no flag holds.
+    assert_eq!(rows(&case.clone().uncaged()), [brokers, by(Enforcer::Runtime, &["tool:read"])].concat());
+    assert_eq!(rows(&shell.clone().uncaged()), by(Enforcer::Nothing, &["tool:bash", "tool:read"]));
+    assert_eq!(shell.uncaged().outcome(), "refused NOT_ENFORCEABLE");
+    let accepted = holding("['tool:*', 'agent:*']", ACCEPTED).tools("Read, Bash").uncaged();
+    assert_eq!(rows(&accepted), by(Enforcer::Advisory, &["tool:bash", "tool:read"]));
     assert_eq!(accepted.outcome(), "granted");
-    // A runtime that reads the whole disk holds no file tool.
+    // A runtime that reads the whole disk holds no file tool; the kernel does.
     let pi = case.tools("Read").with(|case| {
         case.situation.profile = shipped("pi");
         case.request.model = Some("mock/mock-model".into());
     });
-    assert_eq!(rows(&pi), [("tool:read".into(), Enforcer::Nothing)]);
+    assert_eq!(rows(&pi), by(Enforcer::Kernel, &["tool:read"]));
+    assert_eq!(rows(&pi.uncaged()), by(Enforcer::Nothing, &["tool:read"]));
 }
 
 // --- digests ---

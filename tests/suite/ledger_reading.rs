@@ -47,12 +47,12 @@ fn conditions_pick_records_out() {
     assert_eq!(count(&["--capability", "tool:bash"]), 1, "where it was refused");
     // All that happened to the nodes of a definition.
     let reader = query(&project, &["--agent", "reader"]);
-    assert_eq!(kinds(&reader), ["decision", "spawn", "spawned", "exit"]);
+    assert_eq!(kinds(&reader), ["decision", "spawn", "caged", "spawned", "exit"]);
     let node = reader[0]["body"]["node"].as_str().unwrap();
     assert_eq!(query(&project, &["--node", node]), reader);
     assert_eq!(query(&project, &["--node", &node[..30]]), reader);
     let writer = reader[0]["w"].as_str().unwrap();
-    assert_eq!(count(&["--writer", writer]), 6, "with its session and close");
+    assert_eq!(count(&["--writer", writer]), 7, "with its session and close");
     // The last of them, in their order.
     let last = query(&project, &["--kind", "decision", "--last", "2"]);
     assert_eq!(last, query(&project, &["--kind", "decision"])[2..]);
@@ -74,8 +74,8 @@ fn the_newest_come_first_on_request() {
         project.run(&[&RUN[..], &["--trust-workspace", "--task", "say x"]].concat());
     }
     project.json(&["ledger", "rotate"]);
-    assert_eq!(backwards(&[]), all + 2 * 7 + 1);
-    assert_eq!(backwards(&["--agent", "reviewer"]), 16);
+    assert_eq!(backwards(&[]), all + 2 * 8 + 1);
+    assert_eq!(backwards(&["--agent", "reviewer"]), 20);
     assert_eq!(backwards(&["--agent", "reader", "--kind", "exit"]), 1);
     let newest = query(&project, &["--kind", "decision", "--last", "3", "--reverse"]);
     let mut decisions = query(&project, &["--kind", "decision"]);
@@ -130,7 +130,7 @@ fn a_ledger_of_several_segments_is_one() {
     assert_eq!(project.run(&["explain"]).code, 0, "of a line in the first");
     // The newest lines reach back over the border where they must.
     let tail = |n: &str| project.run(&["ledger", "tail", "-n", n]).stdout.lines().count();
-    assert_eq!([tail("0"), tail("3"), tail("9"), tail("1000")], [0, 3, 9, all + 7]);
+    assert_eq!([tail("0"), tail("3"), tail("9"), tail("1000")], [0, 3, 9, all + 8]);
     let shown = project.run(&["ledger", "show"]).stdout;
     assert!(shown.ends_with(&project.run(&["ledger", "tail", "-n", "9"]).stdout));
 }
@@ -148,11 +148,11 @@ fn a_tail_goes_on_with_what_is_appended() {
     };
     assert_eq!(until("session ended"), 0, "the newest line comes first");
     project.run(&[&RUN[..], &["--trust-workspace", "--task", "say x"]].concat());
-    assert_eq!(until("session ended"), 5, "session, decision, spawn, spawned, exit");
+    assert_eq!(until("session ended"), 6, "session, decision, spawn, caged, spawned, exit");
     // Into the next segment too.
     project.json(&["ledger", "rotate"]);
     project.run(&[&RUN[..], &["--trust-workspace", "--task", "say x"]].concat());
-    assert_eq!(until("session ended"), 6);
+    assert_eq!(until("session ended"), 7);
     tail.kill().unwrap();
     tail.wait().unwrap();
 }

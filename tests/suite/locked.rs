@@ -483,15 +483,15 @@ fn init_writes_within_what_the_user_locks() {
       - tool:read                    # read files
       - agent:*                      # spawn any definition; each gets no more than is granted here
     # Locked by the user's policy, though a definition here asks for it:
-    #    tool:bash                   # run commands: confers all files and the network, and nothing bounds it at tier 0
+    #    tool:bash                   # run commands: all files of the project, in a cage; everything of yours at tier 0
     #    tool:write                  # create and replace files
     #    tool:write(docs/**)         # create and replace files
 
     # What waits for a person's yes.
     gates: [tool:bash, tool:write(docs/api/**)]
 
-    # The least that the kernel must hold. At 0 nothing in it holds: what holds is each runtime's flags.
-    tier: 0
+    # The least that the kernel must hold. 0 puts no cage around anything: what holds is each runtime's flags.
+    tier: K
 
     # As the user's policy locks it.
     limits: {depth: 2, agents: 4, concurrent: 4, deadline: 90s, child_deadline: 10m, tokens: null, usd: 2.5}

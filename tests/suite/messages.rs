@@ -183,6 +183,8 @@ fn profiles() -> Shown {
         ("{native: fabric_exec}", "{native: fabric_exec}\n  launch: {native: launch}"),
         ("[lab]", "['{mo}']"),
         ("env: {}", "env: []"),
+        ("env: {}", "env: {LD_PRELOAD: /x.so}"),
+        ("cannot:", "cage: {endpoints: [example.com]}\ncannot:"),
     ] {
         let source = LAB.replacen(from, to, 1);
         assert_ne!(source, LAB, "{from}");
@@ -396,6 +398,10 @@ fn every_rule_says_what_is_wrong_where_and_what_to_do() {
       lab.yaml:21:5: `{mo}` holds an unknown placeholder; the placeholders are {tools}, {id}, {body}, {config}, {home}, {tmp}, {workspace}, {provider}, {model}
     wrong-type
       lab.yaml:23:6: `env` is a map, not a list; write it as keys and values
+    never-set
+      lab.yaml:23:6: `LD_PRELOAD` changes what every program loads, so no profile sets it; remove it
+    malformed-endpoint
+      lab.yaml:34:20: `example.com` is no host with a port; write it like `api.example.com:443`
     ");
 }
 

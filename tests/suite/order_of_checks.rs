@@ -16,6 +16,7 @@ fn everything() -> Case {
         .policy("version: 1\ngrant: [tool:read, tool:grep, tool:super, tool:fabric_exec, agent:*]\nsubsumption: {super: [bash]}\n")
         .tools("Read, Write, Bash, fabric_exec, Reed")
         .asks(&["tool:read"])
+        .uncaged()
 }
 
 fn ask_also(case: &mut Case, text: &str) {

@@ -25,7 +25,7 @@ fn the_built_in_policy_reads_and_nothing_else() {
     );
     assert_eq!((policy.limits.depth, policy.limits.agents, policy.limits.concurrent), (2, 32, 4));
     assert_eq!((policy.limits.deadline_ms, policy.limits.child_deadline_ms), (3_600_000, 600_000));
-    assert_eq!(policy.tier, Tier::Zero);
+    assert_eq!(policy.tier, Tier::K);
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn launch(runtime: &str, granted: &[&str], model: Option<&str>) -> Launch {
         workspace: "/workspace".into(),
         itself: "/usr/bin/depute".into(),
     };
-    shipped(runtime).launch(&set(granted), model, &[], &[], &paths).unwrap()
+    shipped(runtime).launch(&set(granted), model, &[], &[], &paths, false).unwrap()
 }
 
 #[test]
@@ -41,7 +41,8 @@ fn pi_is_started_exactly_as_it_was_measured() {
 #[test]
 fn a_model_is_mapped_or_refused_and_never_replaced() {
     let paths = NodePaths { private: "/abs".into(), workspace: "/w".into(), itself: "/d".into() };
-    let with = |runtime: &str, model| shipped(runtime).launch(&set(&[]), model, &[], &[], &paths).map(drop);
+    let with =
+        |runtime: &str, model| shipped(runtime).launch(&set(&[]), model, &[], &[], &paths, false).map(drop);
     assert_eq!(with("pi", Some("mock/large")), Ok(()));
     for bad in [
         None,
@@ -71,7 +72,7 @@ fn a_shell_and_a_scripted_agent_get_their_grant_and_nothing_of_the_task() {
 #[test]
 fn a_value_is_never_read_as_a_template() {
     let paths = NodePaths { private: "/abs/{tools}".into(), workspace: "/w".into(), itself: "/d".into() };
-    let launch = shipped("pi").launch(&set(&["tool:read"]), Some("mock/m"), &[], &[], &paths).unwrap();
+    let launch = shipped("pi").launch(&set(&["tool:read"]), Some("mock/m"), &[], &[], &paths, false).unwrap();
     assert!(launch.argv.contains(&"/abs/{tools}/body.md".to_owned()), "{:?}", launch.argv);
 }
 

@@ -83,6 +83,26 @@ fn its_exit_codes_are_those_of_the_program() {
     }
 }
 
+/// What is said of each tier is what the program says of it.
+#[test]
+fn its_table_of_tiers_is_that_of_the_program() {
+    let (_, doctor) = Project::new().json(&["doctor"]);
+    let tiers = doctor["tiers"].as_array().unwrap();
+    let (_, section) = README.split_once("\n## What is enforced, by what, and what is not\n").unwrap();
+    let table = section.lines().skip_while(|line| !line.starts_with("| tier |")).skip(2);
+    let table: Vec<&str> = table.take_while(|line| line.starts_with('|')).collect();
+    let rows: Vec<String> = tiers
+        .iter()
+        .map(|tier| {
+            let word = |key: &str| tier[key].as_str().unwrap();
+            format!("| {} | {} | {} |", word("tier"), word("needs"), word("holds"))
+        })
+        .collect();
+    assert_eq!(table, rows);
+    // The machine's own is one of them.
+    assert!(tiers.iter().any(|tier| tier["tier"] == doctor["tier"]), "{doctor}");
+}
+
 #[test]
 fn its_json_keys_are_those_of_the_program() {
     let shop = Project::new();

@@ -41,10 +41,12 @@ fn not_expressible() {
     ");
     assert_eq!(asks("Read").outcome(), "granted");
     let scoped = |scopes: &str| {
-        asks("Read(docs/**)").with(|case| {
-            let text = super::support::LAB.replace(", scopes: true", scopes);
-            case.situation.profile = super::support::profile(&text);
-        })
+        asks("Read(docs/**)")
+            .with(|case| {
+                let text = super::support::LAB.replace(", scopes: true", scopes);
+                case.situation.profile = super::support::profile(&text);
+            })
+            .uncaged()
     };
     assert_snapshot!(explain(&scoped("").decide()), @r"
     refused NOT_EXPRESSIBLE (not-enforceable, exit 84)
@@ -52,6 +54,8 @@ fn not_expressible() {
     fix: ask for less with `--use`, or name another runtime with `--runtime`
     ");
     assert_eq!(scoped(", scopes: true").uses(), ["tool:read(docs/**)"]);
+    // What the runtime cannot be told, a cage can.
+    assert_eq!(scoped("").with(|case| case.situation.facts.tier = Tier::K).uses(), ["tool:read(docs/**)"]);
 }
 
 #[test]
@@ -158,6 +162,9 @@ fn implied_not_held() {
             "version: 1\ngrant: [{grant}, agent:*]\nsubsumption: {{maker: [bash]}}\naccept: [{{id: tool:bash, as: advisory, why: a test}}]\n"
         ))
     };
+    // In a cage a shell has no network that nobody gave it.
+    assert_eq!(holding("tool:maker").outcome(), "granted");
+    let holding = |grant: &str| holding(grant).uncaged();
     // The maker confers bash by the table, and nobody gave it the network that a shell has.
     assert_snapshot!(explain(&holding("tool:maker").decide()), @r"
     refused IMPLIED_NOT_HELD (not-held, exit 80)
@@ -171,9 +178,8 @@ fn implied_not_held() {
 #[test]
 fn not_enforceable() {
     let shell = |accept: &str| {
-        Case::new()
-            .tools("Bash")
-            .policy(&format!("version: 1\ngrant: [tool:bash, agent:*]\naccept: [{accept}]\n"))
+        let policy = format!("version: 1\ngrant: [tool:bash, agent:*]\naccept: [{accept}]\n");
+        Case::new().tools("Bash").policy(&policy).uncaged()
     };
     assert_snapshot!(explain(&shell("").decide()), @r"
     refused NOT_ENFORCEABLE (not-enforceable, exit 84)
@@ -188,12 +194,14 @@ fn not_enforceable() {
         Case::new().with(|case| {
             case.policy.tier = tier;
             case.situation.facts.tier = has;
+            case.situation.facts.lacking =
+                (has < tier).then(|| "`landlock.scope`: this kernel has none".to_owned());
         })
     };
     assert_snapshot!(explain(&demands(Tier::K, Tier::F).decide()), @r"
     refused NOT_ENFORCEABLE (not-enforceable, exit 84)
-    message: the policy demands tier K, and tier F is what holds on this machine
-    fix: the operator accepts `tier: F` by name in the policy
+    message: the policy demands tier K, and tier F is what holds on this machine: `landlock.scope`: this kernel has none
+    fix: `depute doctor` says what is missing and how to get it; or the operator accepts `tier: F` by name in the policy
     ");
     assert_eq!(demands(Tier::K, Tier::K).outcome(), "granted");
     assert_eq!(demands(Tier::Zero, Tier::Zero).outcome(), "granted");

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::project::Project;
 
-const POLICY: &str = "version: 1\ngrant: [tool:bash, agent:*]\naccept: [{id: tool:bash, as: advisory, why: a test}]\nruntime: {default: command}\n";
+const POLICY: &str = "version: 1\ntier: 0\ngrant: [tool:bash, agent:*]\naccept: [{id: tool:bash, as: advisory, why: a test}]\nruntime: {default: command}\n";
 
 fn shell() -> Project {
     let project = Project::new();
@@ -62,7 +62,7 @@ fn a_policys_own_tests_are_run() {
     let (code, value) = project.json(&["check", "wrong.yaml"]);
     assert_eq!(
         (code, value["code"].as_str(), value["line"].as_u64()),
-        (82, Some("POLICY_TEST_FAILED"), Some(6))
+        (82, Some("POLICY_TEST_FAILED"), Some(7))
     );
     assert_eq!(value["message"], "its test `a shell` expects refused, and it is granted");
 }
@@ -205,9 +205,10 @@ fn a_full_ledger_starts_nothing() {
 #[test]
 fn a_decision_too_long_for_a_line_starts_nothing() {
     let project = shell();
-    project
-        .skill("scribe", "Write")
-        .write("write.yaml", "version: 1\ngrant: [tool:write, agent:*]\nruntime: {default: scripted}\n");
+    project.skill("scribe", "Write").write(
+        "write.yaml",
+        "version: 1\ngrant: [tool:write, agent:*]\nruntime: {default: scripted}\ntier: 0\n",
+    );
     let scribe = |ids: &str| {
         project.run(&[
             "--policy",
@@ -315,7 +316,6 @@ fn a_policy_inside_the_workspace_narrows_and_cannot_widen() {
         ("version: 1\ngrant: [tool:read, agent:*]\n", 80),
         ("version: 1\ngates: [tool:bash]\n", 81),
         ("version: 1\naccept: []\n", 84),
-        ("version: 1\ntier: K\n", 84),
         ("version: 1\nlimits: {agents: 0}\n", 80),
         ("version: 1\nuniversal: [tool:bash]\n", 80),
         // What could widen is refused, and so is what cannot be read.

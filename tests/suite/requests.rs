@@ -123,9 +123,12 @@ fn what_is_accepted_by_name_is_still_held_by_what_holds_it() {
         let row = row.unwrap().clone();
         (row.by, row.how)
     };
-    let (by, how) = row(&holding("[tool:read, agent:*]", accepted).tools("Read"));
+    let case = holding("[tool:read, agent:*]", accepted).tools("Read");
+    let (by, how) = row(&case);
+    assert_eq!((by, how.as_str()), (Enforcer::Kernel, "the kernel opens the workspace for reading"));
+    let (by, how) = row(&case.clone().uncaged());
     assert_eq!((by, how.as_str()), (Enforcer::Runtime, "the list of tools"));
-    let wide = holding("[tool:read, agent:*]", accepted).tools("Read").with(|case| {
+    let wide = case.uncaged().with(|case| {
         case.situation.profile = shipped("pi");
         case.request.model = Some("mock/mock-model".into());
     });

@@ -5,11 +5,10 @@ use std::process::{Command, Stdio};
 
 use super::project::{Project, ran, why};
 
-/// A policy that lets a shell run, by name.
+/// A policy that lets a shell run, in a cage.
 const SHELL: &str = "\
 version: 1
 grant: [tool:bash, agent:*]
-accept: [{id: tool:bash, as: advisory, why: a test}]
 runtime: {default: command}
 ";
 
@@ -38,12 +37,14 @@ fn the_demo_shows_a_grant_a_refusal_and_a_ledger_that_verifies() {
         "allowed-tools: Read, Grep",
         "use          tool:grep, tool:read",
         "denied  write README.txt",
-        "README.txt is as it was",
+        "failed  raw_open write README.txt: Permission denied",
+        "files        as they were",
+        "network      nobody connected",
         "CAPABILITY_ESCALATION",
         "`--use tool:read` would pass now",
         "intact",
         "1 granted, 0 held, 1 refused",
-        "Nothing in the kernel holds yet",
+        "2 by its own list of tools and 3 by the kernel were stopped",
     ] {
         assert!(demo.stdout.contains(line), "`{line}` is not in\n{}", demo.stdout);
     }
@@ -97,26 +98,37 @@ fn a_path_scope_bounds_the_tool_that_it_narrows() {
 }
 
 #[test]
-fn raw_steps_ignore_the_allowlist_and_nothing_claims_otherwise() {
+fn raw_steps_ignore_the_allowlist_and_the_kernel_stops_them() {
     let project = Project::new();
-    project
-        .skill("reader", "Read")
-        .write("policy.yaml", "version: 1\ngrant: [tool:read, agent:*]\nruntime: {default: scripted}\n");
+    project.skill("reader", "Read");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let steps = format!(
         "write tool.txt x\nraw_open write raw.txt\nraw_exec /bin/touch exec.txt\nraw_connect {}\n",
         listener.local_addr().unwrap()
     );
-    let (code, value) =
-        project.json(&["--policy", "policy.yaml", "run", "reader", "--trust-workspace", "--task", &steps]);
-    assert_eq!(code, 0);
-    assert!(!project.root().join("tool.txt").exists());
-    assert!(project.root().join("raw.txt").exists());
-    assert!(project.root().join("exec.txt").exists());
+    let run = |tier: &str| {
+        project.write(
+            "policy.yaml",
+            format!(
+                "version: 1\ngrant: [tool:read, agent:*]\nruntime: {{default: scripted}}\ntier: {tier}\n"
+            ),
+        );
+        let args = ["--policy", "policy.yaml", "run", "reader", "--trust-workspace", "--task", &steps];
+        let (code, value) = project.json(&args);
+        assert_eq!((code, value["tier"].as_str()), (0, Some(tier)));
+        assert!(!project.root().join("tool.txt").exists());
+        value["enforcement"][0]["by"].as_str().unwrap().to_owned()
+    };
+    let there = |file: &str| project.root().join(file).exists();
+    assert_eq!(run("K"), "kernel");
+    assert!(!there("raw.txt") && !there("exec.txt"));
+    listener.set_nonblocking(true).unwrap();
+    assert!(listener.accept().is_err());
+    // The control: the same steps without a cage, where the record claims no more than holds.
+    assert_eq!(run("0"), "runtime");
+    assert!(there("raw.txt") && there("exec.txt"));
+    listener.set_nonblocking(false).unwrap();
     assert!(listener.accept().is_ok());
-    // Tier 0 and the runtime's flag are all that the record claims.
-    assert_eq!(value["tier"], "0");
-    assert_eq!(value["enforcement"][0]["by"], "runtime");
 }
 
 #[test]
@@ -309,13 +321,16 @@ fn a_child_inherits_no_descriptor_and_no_terminal() {
     assert_eq!(ran(&control.output().unwrap()).stdout, "hunter2");
     assert_eq!(through("cat <&9; echo end"), "end\n");
     assert_eq!(through("(echo x >/dev/tty) 2>/dev/null && echo terminal || echo none"), "none\n");
-    assert_eq!(through("ls /proc/self/fd | wc -l"), "4\n", "three, and the listing itself");
+    let open = r#"for n in 3 4 5 6 7 8 9; do eval "(: <&$n)" 2>/dev/null && echo $n; done; echo end"#;
+    assert_eq!(through(open), "end\n", "three, and no other");
 }
 
 #[test]
 fn nobody_approves_from_inside_a_node() {
     let project = shell();
-    project.write("gated.yaml", format!("{SHELL}gates: [tool:bash]\n"));
+    // No cage gives a terminal to be lied to at, so without one.
+    let uncaged = format!("{SHELL}tier: 0\naccept: [{{id: tool:bash, as: advisory, why: a test}}]\n");
+    project.write("policy.yaml", &uncaged).write("gated.yaml", format!("{uncaged}gates: [tool:bash]\n"));
     let inner = "depute --policy gated.yaml run worker --trust-workspace --task \"touch started\"";
     for marker in ["", "env -u DEPUTE_NODE "] {
         let task = format!(

@@ -189,7 +189,8 @@ tests: [{{name: x, request: {{agent: a, use: [tool:read], delegate: [], runtime:
         .map(|line| format!("{line}\n"))
         .collect();
     let profile = LAB.replace("  - [lab]\n", "  - [lab]\n  - {some_tools: [a], no_tools: [b]}\n");
-    let profile = format!("{profile}planned_only: x\n");
+    let profile =
+        format!("{profile}planned_only: x\ncage: {{programs: true, read: [/a], endpoints: ['a:1']}}\n");
     for (document, text) in
         [(Document::Policy, &policy), (Document::WorkspacePolicy, &workspace), (Document::Runtime, &profile)]
     {

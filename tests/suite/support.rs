@@ -1,14 +1,15 @@
 //! What the tests share: a smallest situation that is granted, and ways to change one thing in it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use depute::capability::{AskedId, Capability, CapabilitySet, DefinitionName, Subsumption};
-use depute::definition::{Definition, DefinitionKind};
+use depute::definition::{Ceiling, Definition, DefinitionKind};
 use depute::diagnostic::{Diagnostic, Problem};
 use depute::plan::{
     Approval, AskedDelegate, AskedUse, Decision, DefinitionFact, DefinitionRef, Facts, NodeFacts, Origin,
-    Plan, Request, Scope, Situation, Strength, Usage, decide,
+    Plan, Request, Scope, Situation, Strength, Usage, decide, places,
 };
 use depute::policy::Policy;
 use depute::runtime::{NodePaths, Profile, Tier};
@@ -228,7 +229,10 @@ impl Case {
             node: NodeFacts { path: "1.1".into(), depth: 1 },
             holder: policy.grant.clone(),
             definition: DefinitionFact::Inline,
-            tier: Tier::Zero,
+            tier: Tier::K,
+            lacking: None,
+            kept: Vec::new(),
+            places: BTreeMap::new(),
             approvals: Vec::new(),
             now_ms: 1_000_000,
             used: Usage::default(),
@@ -332,6 +336,14 @@ impl Case {
         self
     }
 
+    /// On a machine and under a policy where no kernel holds.
+    pub(crate) fn uncaged(self) -> Self {
+        self.with(|case| {
+            case.policy.tier = Tier::Zero;
+            case.situation.facts.tier = Tier::Zero;
+        })
+    }
+
     pub(crate) fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
@@ -356,7 +368,21 @@ impl Case {
     }
 
     pub(crate) fn decide(&self) -> Decision {
-        decide(&self.policy, &self.request, &self.situation)
+        let mut situation = self.situation.clone();
+        let ceiling = situation.definition.as_ref().map(Definition::ceiling);
+        let declared = match ceiling {
+            Some(Ceiling::Declared(declared)) => declared.clone(),
+            Some(Ceiling::Undeclared(_)) | None => CapabilitySet::empty(),
+        };
+        let asked: Vec<&Capability> = match &self.request.uses {
+            AskedUse::Exactly(ids) => ids.iter().filter_map(AskedId::id).collect(),
+            AskedUse::WholeCeiling => declared.iter().collect(),
+        };
+        // Where a test says nothing else, the workspace has what scopes name.
+        for (place, found) in places(asked, &situation.profile) {
+            situation.facts.places.entry(place).or_insert(found);
+        }
+        decide(&self.policy, &self.request, &situation)
     }
 
     /// The plan of a decision that must be granted.

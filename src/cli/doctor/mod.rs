@@ -6,12 +6,14 @@ mod places;
 
 use serde::Serialize;
 
-use crate::broker::{TIER, load_policy};
+use crate::broker::load_policy;
+use crate::cage::{Machine, TIERS};
 use crate::diagnostic::printable;
 use crate::discover::Catalog;
 use crate::exit::Exit;
 use crate::host::{self, Project};
 use crate::policy::{BUILTIN, Policy};
+use crate::runtime::Tier;
 
 use super::out::{Output, Tone};
 use super::surroundings::{self, Availability, Runtime};
@@ -63,13 +65,14 @@ impl Check {
 
 pub(super) fn main(global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     let project = Project::here()?;
+    let machine = machine::measure()?;
     let loaded = load_policy(global.policy.as_deref(), &project);
     let mut checks = vec![places::policy(&loaded)];
     // Where the policy in force is broken, nothing is granted. What else is here is measured by the
     // built-in one, and what only the policy says is left out.
     match &loaded {
         Ok((policy, _)) => {
-            checks.push(tier(policy));
+            checks.push(tier(policy, &machine));
             let here = surroundings::runtimes(policy, &project);
             runtimes(&here, policy, true, &mut checks);
             variables(&here, policy, &mut checks);
@@ -84,35 +87,48 @@ pub(super) fn main(global: &Global, out: &mut Output) -> Result<Exit, Failure> {
     places::policy_files(global.policy.as_deref(), &project, &mut checks);
     places::directories(&project, &mut checks);
     places::ledger(&ledger::directory(None, global)?, &project, &mut checks);
-    machine::checks(&mut checks);
+    machine::checks(&machine, &mut checks)?;
     if host::is_inside_node() {
         checks.push(Check::note("node", "this runs below a node, where nobody is asked for a yes"));
     }
     let exit = checks.iter().find(|check| check.state == State::Problem).map_or(Exit::Done, |c| c.exit);
     if out.json {
         let state = if exit == Exit::Done { State::Ok } else { State::Problem };
-        out.json(&serde_json::json!({ "v": 1, "tier": TIER, "state": state, "checks": checks }))?;
+        out.json(&serde_json::json!({
+            "v": 1, "tier": machine.tier(), "tiers": TIERS, "state": state, "checks": checks
+        }))?;
     } else {
         print(&checks, out)?;
     }
     Ok(exit)
 }
 
-fn tier(policy: &Policy) -> Check {
-    let tier = TIER.as_str();
-    if policy.tier <= TIER {
-        return Check::ok(
-            "tier",
-            format!("{tier}: nothing in the kernel holds a child; what does is its runtime's own flags"),
-        );
+/// The tier that the policy demands, and what of it holds.
+fn tier(policy: &Policy, machine: &Machine) -> Check {
+    let (wanted, strongest) = (policy.tier.as_str(), machine.tier().as_str());
+    let in_force = machine.in_force(policy.tier);
+    if in_force == Tier::Zero && policy.tier == Tier::Zero {
+        let check =
+            Check::note("tier", "0 is in force, as the policy says: nothing in the kernel holds a child");
+        return match machine.tier() {
+            Tier::Zero => check,
+            stronger @ (Tier::F | Tier::K | Tier::N | Tier::C) => {
+                check.fix(format!("take `tier: 0` out of the policy: {} holds here", stronger.as_str()))
+            }
+        };
+    }
+    if policy.tier <= in_force {
+        let message = format!("{} is in force, and up to {strongest} holds here", in_force.as_str());
+        return Check::ok("tier", message);
     }
     let line = policy.line_of("tier").map(|line| format!(" (line {line})")).unwrap_or_default();
+    let lacking = machine.lacks(policy.tier).map(|lacking| format!(": {lacking}")).unwrap_or_default();
     let message = format!(
-        "the policy demands tier {}, and tier {tier} is what holds on this machine, so every grant is refused",
-        policy.tier.as_str(),
+        "the policy demands tier {wanted}, and tier {strongest} is what holds on this machine{lacking}, so every grant is refused",
     );
-    Check::problem("tier", Exit::NotEnforceable, message)
-        .fix(format!("write `tier: {tier}` in the policy{line}, if the runtimes' own flags are enough"))
+    Check::problem("tier", Exit::NotEnforceable, message).fix(format!(
+        "get what the line on tier {wanted} below says is missing; or write `tier: {strongest}` in the policy{line}, if that is enough"
+    ))
 }
 
 /// Each runtime, and where the policy's own says so, the one that requests get that name none.

@@ -241,7 +241,8 @@ fn not_set(names: &[String]) -> String {
 /// A command that is granted under the new policy: decided, not assumed.
 fn works_now(project: &Project, policy: &Policy, definitions: &[Found]) -> Result<String, Failure> {
     const TASK: &str = "say hello";
-    let place = Place { project: project.clone(), trust_workspace: true };
+    let ledger = project.state.join("ledger");
+    let place = Place { project: project.clone(), ledger, trust_workspace: true };
     let private = project.state.join("sessions");
     let granted = |request: &Request| -> Result<bool, Failure> {
         let profile = load_profile("scripted", project)?;

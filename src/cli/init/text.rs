@@ -47,7 +47,7 @@ pub(super) fn policy_text(
     let _ = writeln!(text, "\n# What waits for a person's yes.\n{}\n", policy.key_text(Key::Gates));
     let _ = writeln!(
         text,
-        "# The least that the kernel must hold. At 0 nothing in it holds: what holds is each runtime's flags.\n{}\n",
+        "# The least that the kernel must hold. 0 puts no cage around anything: what holds is each runtime's flags.\n{}\n",
         policy.key_text(Key::Tier)
     );
     // Locked keys whose absence would say more than the lock allows.
@@ -139,7 +139,7 @@ fn meaning(id: &str) -> String {
     let tool = id.strip_prefix("tool:").map(|name| name.split('(').next().unwrap_or(name));
     match (tool, id.split_once(':')) {
         (Some("bash"), _) => {
-            "run commands: confers all files and the network, and nothing bounds it at tier 0".to_owned()
+            "run commands: all files of the project, in a cage; everything of yours at tier 0".to_owned()
         }
         (Some(name), _) => {
             known(name).map_or_else(|| "a tool that no runtime here knows".to_owned(), str::to_owned)

@@ -212,6 +212,19 @@ fn describe(record: &Record) -> String {
         }
         Body::Spawn(body) => format!("{} by decision {}", body.program, body.decision),
         Body::Spawned(body) => format!("pid {}", body.pid),
+        Body::Caged(body) => match body.landlock {
+            Some(version) => format!("tier {}, Landlock {version}; denied {}", body.tier, words(&body.tried)),
+            None => format!("tier {}: nothing in the kernel holds", body.tier),
+        },
+        Body::Denied(body) => {
+            format!(
+                "{} {}, {} times: {}",
+                format!("{:?}", body.what).to_lowercase(),
+                body.name,
+                body.count,
+                body.why
+            )
+        }
         Body::Exit(body) => {
             let number = body.code.or(body.signal).map(|n| format!(" {n}")).unwrap_or_default();
             format!("{}{number} after {} ms", format!("{:?}", body.outcome).to_lowercase(), body.duration_ms)

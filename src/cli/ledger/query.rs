@@ -23,7 +23,7 @@ use super::{print, read_failure, unreadable};
 pub(in crate::cli) struct QueryArgs {
     /// The ledger; without it, the one of `--ledger`, then this project's
     pub(super) dir: Option<PathBuf>,
-    /// Of this kind: `decision`, `approval`, `spawn`, `spawned`, `exit`, …
+    /// Of this kind: `decision`, `approval`, `spawn`, `spawned`, `caged`, `denied`, `exit`, …
     #[arg(long, value_name = "KIND", value_parser = kind)]
     kind: Vec<Kind>,
     /// About a node of this definition
@@ -233,6 +233,8 @@ fn node(record: &Record) -> Option<Uuid> {
         Body::Decision(body) => Some(body.node),
         Body::Spawn(body) => Some(body.node),
         Body::Spawned(body) => Some(body.node),
+        Body::Caged(body) => Some(body.node),
+        Body::Denied(body) => Some(body.node),
         Body::Exit(body) => Some(body.node),
         Body::Approval(_) => Some(record.op),
         Body::Genesis(_) | Body::Segment(_) | Body::Session(_) | Body::Recovery(_) | Body::Close(_) => None,
@@ -256,6 +258,8 @@ fn names(record: &Record, id: &str) -> bool {
         | Body::Session(_)
         | Body::Spawn(_)
         | Body::Spawned(_)
+        | Body::Caged(_)
+        | Body::Denied(_)
         | Body::Exit(_)
         | Body::Recovery(_)
         | Body::Close(_) => false,

@@ -1,10 +1,14 @@
 //! Steps 9 to 14: what is asked can be told to the runtime, is held, and is held to its bounds.
 
 use crate::capability::{AskedId, Bound, Capability, CapabilitySet, Cover, Kind, resolve, vocabulary};
+use crate::kernel_spec::{Place, is_at_or_below};
 use crate::plan::enforcement::{self, Enforcement, Enforcer};
+use crate::plan::kernel::{Fit, opens, widened};
 use crate::plan::refusal::{Code, Refusal};
 use crate::plan::request::AskedUse;
+use crate::plan::situation::PlaceFact;
 use crate::policy::DelegateCeiling;
+use crate::runtime::Tier;
 
 use super::words::{is_are, it_them, quoted};
 use super::{Ceilings, Check, Judge, refuse};
@@ -36,7 +40,7 @@ impl<'a> Judge<'a> {
                         .near(near),
                 );
             }
-            if let Err(reason) = profile.expresses(id) {
+            if let Err(reason) = profile.expresses(id, self.situation.facts.tier) {
                 return refuse(
                     Refusal::new(
                         Code::NotExpressible,
@@ -168,9 +172,9 @@ impl<'a> Judge<'a> {
 
     pub(super) fn what_is_implied_is_covered(&self, held: &CapabilitySet) -> Check {
         let tier = self.situation.facts.tier;
-        let confers = |set: &CapabilitySet| self.situation.profile.implied(set, tier, &self.table);
-        let parent = confers(held);
-        let missing: Vec<String> = confers(&self.considered.effective)
+        let parent = self.confers(held);
+        let missing: Vec<String> = self
+            .confers(&self.considered.effective)
             .iter()
             .filter(|id| parent.covers(id, &self.table) == Cover::No)
             .map(ToString::to_string)
@@ -184,20 +188,42 @@ impl<'a> Judge<'a> {
         )
     }
 
+    /// The closure of what these ids confer here.
+    pub(super) fn confers(&self, ids: &CapabilitySet) -> CapabilitySet {
+        let (profile, tier) = (&self.situation.profile, self.situation.facts.tier);
+        let mut confers = profile.implied(ids, tier, &self.table);
+        if tier > Tier::Zero {
+            for wider in ids.iter().filter_map(|id| widened(id, profile)) {
+                confers.insert(wider);
+            }
+        }
+        confers
+    }
+
     pub(super) fn everything_has_an_enforcer(&mut self) -> Check {
         let tier = self.situation.facts.tier;
+        self.considered.spec = Some(self.spec());
         self.considered.enforcement =
             enforcement::table(&self.considered.effective, &self.situation.profile, tier, self.policy);
         if tier < self.policy.tier {
+            let lacking = self.situation.facts.lacking.as_ref();
             return refuse(Refusal::new(
                 Code::NotEnforceable,
                 format!(
-                    "the policy demands tier {}, and tier {} is what holds on this machine",
+                    "the policy demands tier {}, and tier {} is what holds on this machine{}",
                     self.policy.tier.as_str(),
-                    tier.as_str()
+                    tier.as_str(),
+                    lacking.map(|lacking| format!(": {lacking}")).unwrap_or_default()
                 ),
-                self.policy_fix("tier", &format!("accepts `tier: {}` by name", tier.as_str())),
+                format!(
+                    "`depute doctor` says what is missing and how to get it; or {}",
+                    self.policy_fix("tier", &format!("accepts `tier: {}` by name", tier.as_str()))
+                ),
             ));
+        }
+        if tier > Tier::Zero {
+            self.every_place_is_there()?;
+            self.nothing_that_is_kept_is_opened()?;
         }
         let unheld: Vec<&Enforcement> =
             self.considered.enforcement.iter().filter(|row| row.by == Enforcer::Nothing).collect();
@@ -216,5 +242,69 @@ impl<'a> Judge<'a> {
         let fix =
             self.policy_fix("accept", &format!("accepts that by name: `accept: [{}]`", entries.join(", ")));
         refuse(Refusal::new(Code::NotEnforceable, message, fix).about(ids))
+    }
+
+    /// Who could write the policy, the ledger or what is trusted would decide over those that come after.
+    fn nothing_that_is_kept_is_opened(&self) -> Check {
+        let Some(spec) = &self.considered.spec else { return Ok(()) };
+        for rule in spec.paths.iter().filter(|rule| rule.access.write) {
+            let (opened, fix) = match &rule.place {
+                Place::System(_) | Place::Node(_) => continue,
+                Place::Operator(path) => {
+                    (path.clone(), self.policy_fix("paths", "names narrower places in `paths`"))
+                }
+                Place::Workspace(_) => (
+                    spec.path_of(&rule.place),
+                    "work in a directory that does not hold it, or move it with `--ledger`, `XDG_STATE_HOME` or \
+                     `XDG_CONFIG_HOME`"
+                        .to_owned(),
+                ),
+            };
+            let is_within = |kept: &&String| is_at_or_below(kept, &opened) || is_at_or_below(&opened, kept);
+            if let Some(kept) = self.situation.facts.kept.iter().find(is_within) {
+                let message = format!(
+                    "`{opened}` would be open for writing, and with it `{kept}`, where depute keeps what no node may write"
+                );
+                return refuse(Refusal::new(Code::NotEnforceable, message, fix));
+            }
+        }
+        Ok(())
+    }
+
+    /// A rule of the kernel is for what is there, and for that itself, not for what a link leads to.
+    fn every_place_is_there(&self) -> Check {
+        let (profile, facts) = (&self.situation.profile, &self.situation.facts);
+        for id in &self.considered.effective {
+            let Some(opening) = opens(id, profile).filter(|opening| !opening.below.is_empty()) else {
+                continue;
+            };
+            let below = &opening.below;
+            let (is, fix) = match (facts.places.get(below), opening.fit) {
+                (Some(PlaceFact::Directory), Fit::Below | Fit::Widened | Fit::Whole)
+                | (Some(PlaceFact::File), Fit::File) => continue,
+                (Some(PlaceFact::Directory), Fit::File) => (
+                    "is a directory, and the scope names one file".to_owned(),
+                    format!("ask for `{below}/**`"),
+                ),
+                (Some(PlaceFact::File), _) => {
+                    ("is a file, and the scope names a directory".to_owned(), format!("ask for `{below}`"))
+                }
+                (Some(PlaceFact::Link), _) => (
+                    "is a link, or lies behind one: what it leads to may be anywhere".to_owned(),
+                    "ask for the place that it leads to, or put a directory there".to_owned(),
+                ),
+                (Some(PlaceFact::Other), _) => (
+                    "is neither a file nor a directory that can be looked at".to_owned(),
+                    "put a directory there".to_owned(),
+                ),
+                (Some(PlaceFact::Missing) | None, fit) => {
+                    let kind = if fit == Fit::File { "file" } else { "directory" };
+                    ("is not there".to_owned(), format!("make the {kind} first, or ask for what is there"))
+                }
+            };
+            let message = format!("`{id}` cannot be held: `{below}` beneath the workspace {is}");
+            return refuse(Refusal::new(Code::NotEnforceable, message, fix).about([id]));
+        }
+        Ok(())
     }
 }

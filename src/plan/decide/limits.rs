@@ -41,7 +41,7 @@ impl<'a> Judge<'a> {
     /// Whether an id, or anything it implies here, touches a gate.
     pub(super) fn is_gated(&self, id: &Capability) -> bool {
         let alone: CapabilitySet = std::iter::once(id.clone()).collect();
-        let confers = self.situation.profile.implied(&alone, self.situation.facts.tier, &self.table);
+        let confers = self.confers(&alone);
         self.policy.gates.iter().any(|gate| confers.iter().any(|id| id.touches(gate, &self.table)))
     }
 

@@ -100,7 +100,7 @@ impl<'a> Judge<'a> {
         self.nothing_is_universal()?; // 12
         self.what_is_implied_is_covered(&held)?; // 13
         self.everything_has_an_enforcer()?; // 14
-        let (launch, argv) = self.launch_can_be_made(definition)?;
+        let (launch, spec, argv) = self.launch_can_be_made(definition)?;
         let gates = self.gates_are_satisfied(); // 15
         let budget = self.budget_is_reservable(); // 16
         // A hold names the budget too, but whether there is one is not what it waits for.
@@ -113,6 +113,7 @@ impl<'a> Judge<'a> {
         Ok(Outcome::Plan(Box::new(Plan {
             subject: self.situation.subject(),
             launch,
+            spec,
             argv,
             prepared: paths.prepared(),
             paths,
