@@ -3,6 +3,7 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::indexing_slicing,
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -13,10 +14,13 @@ mod check;
 mod decide;
 mod measure;
 mod plan;
+mod spawn;
 
 fn main() {
     let wanted = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    for (name, run) in [("decide", decide::run as fn()), ("plan", plan::run), ("check", check::run)] {
+    for (name, run) in
+        [("decide", decide::run as fn()), ("plan", plan::run), ("spawn", spawn::run), ("check", check::run)]
+    {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
             run();
         }
