@@ -52,6 +52,7 @@ mod suite {
     mod running;
     mod schema;
     mod scopes;
+    mod sockets;
     mod source;
     mod support;
     mod tiers;
