@@ -116,6 +116,14 @@ pub fn process_parent(pid: &str) -> Option<String> {
     process_field(pid, 1)
 }
 
+/// Every process that is seen here, each with its parent.
+#[must_use]
+pub fn processes() -> Vec<(i32, i32)> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let process = |name: &str| Some((name.parse().ok()?, process_parent(name)?.parse().ok()?));
+    entries.filter_map(|entry| process(entry.ok()?.file_name().to_str()?)).collect()
+}
+
 /// Who this process is, for the ledger's `session` record.
 #[must_use]
 pub fn who() -> Who {

@@ -60,7 +60,7 @@ fn say(
     report(what, goal, &format!("{ratio:.2} × ({ours:.2?} over {floor:.2?})"), met(ratio));
 }
 
-/// This binary started twice, one after the other, as guard and `enter` are, with nothing to do.
+/// This binary started twice, one after the other, with nothing to do.
 fn bare_twice() {
     for _ in 0..2 {
         let mut command = Command::new(DEPUTE);

@@ -280,14 +280,9 @@ async fn end_descendants(before: Vec<Pid>) -> u32 {
 }
 
 fn own_children() -> Vec<Pid> {
-    let own = std::process::id().to_string();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .filter_map(|entry| {
-            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            (host::process_parent(&pid.to_string())? == own).then(|| Pid::from_raw(pid))
-        })
-        .collect()
+    let own = nix::unistd::getpid().as_raw();
+    let children = host::processes().into_iter().filter(|(_, parent)| *parent == own);
+    children.map(|(pid, _)| Pid::from_raw(pid)).collect()
 }
 
 /// Reads to the end, and keeps the first part.

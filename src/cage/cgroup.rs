@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How many processes of a group are looked at for its end.
+/// How often it is tried to remove a group.
 const ROUNDS: usize = 1000;
 
-/// A control group that is removed when it goes out of scope.
+/// A control group. When it goes out of scope, everything in it is ended, and it is removed.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
@@ -35,19 +35,11 @@ impl Group {
     pub fn path(&self) -> &Path {
         &self.path
     }
-
-    /// Ends everything in it.
-    ///
-    /// # Errors
-    /// Where the kernel says no.
-    pub fn kill(&self) -> io::Result<()> {
-        fs::write(self.path.join("cgroup.kill"), "1")
-    }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = self.kill();
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
         // What was just ended is there for a moment yet; what stays empty does no harm.
         for _ in 0..ROUNDS {
             match fs::remove_dir(&self.path) {

@@ -20,7 +20,7 @@ use crate::exit::Exit;
 use crate::kernel_spec::{Access, KernelSpec, Network, Programs};
 use crate::runtime::Tier;
 
-use super::guard::{ALL, ended_children};
+use super::guard::{ALL, ended_children, nothing};
 use super::landlock::Rules;
 use super::wire::{self, End, Failure, FromEnter, Observed, Start, ToGuard};
 use super::{namespaces, seccomp, sys};
@@ -72,7 +72,7 @@ fn become_the_program(start: &Start, stdin: OwnedFd, line: &OwnedFd) -> Result<(
 /// and all of the space ends with it. It ends all when the program has ended, or when the guard says so.
 fn attend(mut program: Command, line: &OwnedFd) -> io::Result<()> {
     set_dumpable(false)?;
-    let nothing = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let nothing = nothing()?;
     let child = i32::try_from(program.spawn()?.id()).map_err(io::Error::other)?;
     // Only the program holds the pipes to the broker.
     dup2_stdin(&nothing)?;

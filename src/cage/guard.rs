@@ -5,6 +5,7 @@
 //! all reaches exactly the node; from tier N on, the node's first process takes all others with it.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -89,11 +90,7 @@ fn begin(line: &OwnedFd) -> Result<Begun, Failure> {
     let Some((ToGuard::Start(start), Some(stdin))) = wire::receive(line).map_err(Failure::other)? else {
         return Ok(Begun::Nobody);
     };
-    let nothing = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .map_err(|error| Failure::other(format!("/dev/null: {error}")))?;
+    let nothing = nothing().map_err(|error| Failure::other(format!("/dev/null: {error}")))?;
     dup2_stdin(&nothing).map_err(Failure::other)?;
     setsid().map_err(Failure::other)?;
     set_child_subreaper(true).map_err(Failure::other)?;
@@ -147,6 +144,11 @@ fn begin(line: &OwnedFd) -> Result<Begun, Failure> {
         denied_programs: 0,
         connector: Connector::default(),
     }))
+}
+
+/// What has no input, and takes output that nobody wants.
+pub(super) fn nothing() -> io::Result<File> {
+    File::options().read(true).write(true).open("/dev/null")
 }
 
 /// Where the ends of children are told, and nowhere else any more.
@@ -401,15 +403,7 @@ impl Node {
 
 /// Everything that descends from this process, as far as a walk finds it.
 fn descendants() -> BTreeSet<Pid> {
-    let processes: Vec<(i32, i32)> = std::fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name();
-            let pid = name.to_str()?;
-            Some((pid.parse().ok()?, host::process_parent(pid)?.parse().ok()?))
-        })
-        .collect();
+    let processes = host::processes();
     let own = nix::unistd::getpid().as_raw();
     let mut found: BTreeSet<i32> = BTreeSet::from([own]);
     loop {

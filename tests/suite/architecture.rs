@@ -28,7 +28,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     // ---
     ("host", &["runtime"]),
     ("durable", &["host"]),
-    ("cage", &["durable", "exit", "host", "kernel_spec", "runtime"]),
+    ("cage", &["exit", "host", "kernel_spec", "runtime"]),
     ("discover", &["capability", "definition", "diagnostic", "durable", "host", "nearest", "plan", "policy"]),
     (
         "broker",

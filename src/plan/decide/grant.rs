@@ -1,9 +1,9 @@
 //! Steps 9 to 14: what is asked can be told to the runtime, is held, and is held to its bounds.
 
 use crate::capability::{AskedId, Bound, Capability, CapabilitySet, Cover, Kind, resolve, vocabulary};
-use crate::kernel_spec::{Place, is_at_or_below};
+use crate::kernel_spec::{KernelSpec, Place, is_at_or_below};
 use crate::plan::enforcement::{self, Enforcement, Enforcer};
-use crate::plan::kernel::{Fit, opens, widened};
+use crate::plan::kernel::{Fit, compile, opens, widened};
 use crate::plan::refusal::{Code, Refusal};
 use crate::plan::request::AskedUse;
 use crate::plan::situation::PlaceFact;
@@ -200,11 +200,13 @@ impl<'a> Judge<'a> {
         confers
     }
 
-    pub(super) fn everything_has_an_enforcer(&mut self) -> Check {
-        let tier = self.situation.facts.tier;
-        self.considered.spec = Some(self.spec());
-        self.considered.enforcement =
-            enforcement::table(&self.considered.effective, &self.situation.profile, tier, self.policy);
+    /// Returns what the kernel is to hold of the effective grant.
+    pub(super) fn everything_has_an_enforcer(&mut self) -> Check<KernelSpec> {
+        let (profile, facts) = (&self.situation.profile, &self.situation.facts);
+        let (effective, tier) = (&self.considered.effective, facts.tier);
+        let spec = compile(effective, profile, &self.policy.paths, &facts.paths, tier);
+        self.considered.enforcement = enforcement::table(effective, profile, tier, self.policy);
+        self.considered.spec = Some(spec.clone());
         if tier < self.policy.tier {
             let lacking = self.situation.facts.lacking.as_ref();
             return refuse(Refusal::new(
@@ -223,11 +225,11 @@ impl<'a> Judge<'a> {
         }
         if tier > Tier::Zero {
             self.every_place_is_there()?;
-            self.nothing_that_is_kept_is_opened()?;
+            self.nothing_that_is_kept_is_opened(&spec)?;
         }
         let unheld: Vec<&Enforcement> =
             self.considered.enforcement.iter().filter(|row| row.by == Enforcer::Nothing).collect();
-        let Some(first) = unheld.first() else { return Ok(()) };
+        let Some(first) = unheld.first() else { return Ok(spec) };
         let ids: Vec<String> = unheld.iter().map(|row| row.capability.to_string()).collect();
         let entry = |row: &&Enforcement| {
             format!("{{id: {}, as: advisory, why: …}}", crate::policy::quoted(&row.capability))
@@ -245,8 +247,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Who could write the policy, the ledger or what is trusted would decide over those that come after.
-    fn nothing_that_is_kept_is_opened(&self) -> Check {
-        let Some(spec) = &self.considered.spec else { return Ok(()) };
+    fn nothing_that_is_kept_is_opened(&self, spec: &KernelSpec) -> Check {
         for rule in spec.paths.iter().filter(|rule| rule.access.write) {
             let (opened, fix) = match &rule.place {
                 Place::System(_) | Place::Node(_) => continue,

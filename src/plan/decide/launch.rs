@@ -5,7 +5,6 @@ use depute_ledger::Digest;
 use crate::capability::CapabilitySet;
 use crate::definition::Definition;
 use crate::kernel_spec::{KernelSpec, Network, PathRule, Place, Programs};
-use crate::plan::kernel::compile;
 use crate::plan::refusal::{Code, Refusal};
 use crate::runtime::{EnvValue, Launch, NodePaths, Tier};
 
@@ -15,7 +14,8 @@ impl<'a> Judge<'a> {
     pub(super) fn launch_can_be_made(
         &mut self,
         definition: Option<&Definition>,
-    ) -> Check<(Launch, KernelSpec, Digest)> {
+        spec: &KernelSpec,
+    ) -> Check<(Launch, Digest)> {
         let profile = &self.situation.profile;
         let stated = self
             .request
@@ -25,10 +25,6 @@ impl<'a> Judge<'a> {
         let model = stated.or_else(|| self.policy.default_model.as_deref().filter(|_| profile.takes_model()));
         self.considered.model = model.map(str::to_owned);
         let passed: Vec<String> = self.policy.env.iter().cloned().collect();
-        let spec = match &self.considered.spec {
-            Some(spec) => spec.clone(),
-            None => self.spec(),
-        };
         // At tier 0 nothing bounds the network, so there is no proxy to be told of.
         let by_proxy = spec.tier > Tier::Zero && spec.network != Network::None;
         let make = |paths: &NodePaths| {
@@ -51,15 +47,9 @@ impl<'a> Judge<'a> {
         let shape = make(&placeholders)?;
         let argv = digest_of(&shape.argv);
         self.considered.digests.argv = Some(argv);
-        self.considered.digests.plan = Some(self.plan_digest(&shape, &spec));
+        self.considered.digests.plan = Some(self.plan_digest(&shape, spec));
         self.considered.launch = Some(launch.clone());
-        Ok((launch, spec, argv))
-    }
-
-    /// What the kernel is to hold of the effective grant.
-    pub(super) fn spec(&self) -> KernelSpec {
-        let (profile, facts) = (&self.situation.profile, &self.situation.facts);
-        compile(&self.considered.effective, profile, &self.policy.paths, &facts.paths, facts.tier)
+        Ok((launch, argv))
     }
 
     /// Covers definition, grant, argv shape, what the kernel holds, workspace, budget and task; leaves

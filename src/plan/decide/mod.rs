@@ -99,8 +99,8 @@ impl<'a> Judge<'a> {
         self.nothing_is_denied(&held, &ceilings)?; // 11
         self.nothing_is_universal()?; // 12
         self.what_is_implied_is_covered(&held)?; // 13
-        self.everything_has_an_enforcer()?; // 14
-        let (launch, spec, argv) = self.launch_can_be_made(definition)?;
+        let spec = self.everything_has_an_enforcer()?; // 14
+        let (launch, argv) = self.launch_can_be_made(definition, &spec)?;
         let gates = self.gates_are_satisfied(); // 15
         let budget = self.budget_is_reservable(); // 16
         // A hold names the budget too, but whether there is one is not what it waits for.
